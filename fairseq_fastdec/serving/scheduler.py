@@ -10,11 +10,11 @@ import atexit
 import ctypes
 import itertools
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any, Optional, Union
+from functools import cached_property
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -72,6 +72,60 @@ def split_options(options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, An
     return scheduling, {name: value for name, value in options.items() if name not in names}
 
 
+class Mailbox:
+    """Receives the outputs of the sentences that one thread submits.
+
+    Its file descriptor is readable while there are some, so an event loop can watch it.
+    """
+
+    def __init__(self) -> None:
+        self._awaited: dict[int, _Awaited] = {}
+
+    @cached_property
+    def engine(self) -> Any:
+        """The ``_engine.Mailbox``.
+
+        Raises:
+            RuntimeError: if the process has no file descriptors left.
+        """
+        return loading.library().Mailbox()
+
+    def __len__(self) -> int:
+        """The number of sentences whose outputs have not been received."""
+        return len(self._awaited)
+
+    def fileno(self) -> int:
+        """The file descriptor."""
+        return self.engine.fileno()
+
+    def receive(self) -> None:
+        """Wait for at least one sentence, and call ``done`` for all that have finished."""
+        os.read(self.fileno(), 1)
+        for number, error, found in hypotheses_of(self.engine.take()):
+            # The sentence may have been cancelled in the meantime.
+            awaited = self._awaited.pop(number, None)
+            if awaited is not None:
+                outcome = RuntimeError(error) if error else awaited.recipe.outputs(found)
+                awaited.done(outcome)
+
+    def cancel(self, number: int) -> None:
+        """Drop a sentence that waits or is being decoded; its ``done`` is not called."""
+        awaited = self._awaited.pop(number, None)
+        if awaited is not None:
+            awaited.service.cancel(number)
+
+    def cancel_all(self) -> None:
+        """Drop all sentences that wait or are being decoded."""
+        for number in list(self._awaited):
+            self.cancel(number)
+
+
+class _Awaited(NamedTuple):
+    service: Any
+    recipe: Recipe
+    done: Callback
+
+
 class Scheduler:
     """Decodes sentences in the engine's threads. Methods are thread-safe."""
 
@@ -87,18 +141,14 @@ class Scheduler:
             longest_wait=LONGEST_WAIT,
         )
         self.process = os.getpid()
-        self._ids = itertools.count()
-        self._under_way: dict[int, tuple[Recipe, Callback]] = {}
         self._is_open = True
-        collector = threading.Thread(target=self._collect, name="fastdec-collector", daemon=True)
-        collector.start()
-        self._collector = collector
         _OPEN.add(self)
 
     def submit(
         self,
         recipe: Recipe,
         tokens: np.ndarray,
+        mailbox: Mailbox,
         done: Callback,
         is_bounded: bool = False,
         draft: Optional[np.ndarray] = None,
@@ -107,13 +157,13 @@ class Scheduler:
 
         Args:
             tokens: the source tokens, int64 ``[n]`` with EOS.
-            done: called in another thread with the outputs, best first, or with an error; it must
-                not block.
+            mailbox: the mailbox of the calling thread.
+            done: called by :meth:`Mailbox.receive` with the outputs, best first, or with an error.
             is_bounded: whether ``max_queue`` applies.
             draft: tokens of earlier translations, int64 ``[D]``.
 
         Returns:
-            the number that :meth:`cancel` takes
+            the number that :meth:`Mailbox.cancel` takes
 
         Raises:
             QueueFull: if ``max_queue`` sentences wait.
@@ -121,34 +171,26 @@ class Scheduler:
             ValueError: if --min-len exceeds the maximum length.
             RuntimeError: after :meth:`close`.
         """
-        number = next(self._ids)
+        if not self._is_open:
+            raise RuntimeError("the translator is closed")
+        number = next(_NUMBERS)
         most = self._most_waiting if is_bounded else None
-        self._under_way[number] = recipe, done
-        is_taken = False
-        try:
-            if not self._is_open:
-                raise RuntimeError("the translator is closed")
-            is_taken = self._service.submit(
-                recipe.search,
-                number,
-                tokens[None],
-                recipe.bos,
-                recipe.rules.max_len(len(tokens)),
-                recipe.forced,
-                draft,
-                loading.bounded(most),
-            )
-            if not is_taken:
-                raise QueueFull(f"{most} sentences are waiting already")
-        finally:
-            if not is_taken:
-                self._under_way.pop(number, None)
+        is_taken = self._service.submit(
+            recipe.search,
+            number,
+            tokens[None],
+            recipe.bos,
+            recipe.rules.max_len(len(tokens)),
+            recipe.forced,
+            draft,
+            mailbox.engine,
+            loading.bounded(most),
+        )
+        if not is_taken:
+            raise QueueFull(f"{most} sentences are waiting already")
+        # Only this thread receives, so the sentence cannot have been received before.
+        mailbox._awaited[number] = _Awaited(self._service, recipe, done)
         return number
-
-    def cancel(self, number: int) -> None:
-        """Drop a sentence that waits or is being decoded; its ``done`` is not called."""
-        if self._under_way.pop(number, None) is not None:
-            self._service.cancel(number)
 
     def queued(self) -> tuple[int, int]:
         """The numbers of sentences that wait and that are being decoded."""
@@ -161,21 +203,10 @@ class Scheduler:
         self._is_open = False
         _OPEN.discard(self)
         self._service.close()
-        self._collector.join()
-
-    def _collect(self) -> None:
-        """Call ``done`` as sentences finish."""
-        while True:
-            collected = self._service.collect()
-            if not collected.ids:
-                return
-            for number, error, found in hypotheses_of(collected):
-                # The sentence may have been cancelled in the meantime.
-                recipe, done = self._under_way.pop(number, (None, None))
-                if recipe is not None and done is not None:
-                    done(RuntimeError(error) if error else recipe.outputs(found))
 
 
+# Numbers of sentences, of all schedulers, since a mailbox can be used with several.
+_NUMBERS = itertools.count()
 # Schedulers with running threads, which must stop before the interpreter exits.
 _OPEN: "weakref.WeakSet[Scheduler]" = weakref.WeakSet()
 

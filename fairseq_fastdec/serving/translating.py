@@ -1,11 +1,10 @@
 """The base class of translators: sentences join running batches as they arrive."""
 
 import asyncio
-import contextlib
 import math
 import os
-import queue
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -18,7 +17,7 @@ from .. import cores
 from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe
 from ..results import NOT_FINITE, Problem, SentenceError, Translation
-from .scheduler import Scheduler, SchedulerOptions, SearchOutcome
+from .scheduler import Mailbox, Scheduler, SchedulerOptions, SearchOutcome
 
 # The maximum number of sentences of a stream that wait, are decoded or are held for their turn.
 STREAM_BUFFER = 512
@@ -148,22 +147,25 @@ class JoiningTranslator(ABC):
             SentenceError: without ``details``, for a sentence that cannot be translated.
             ValueError: for an option that is unknown or that the method cannot honour.
         """
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Result] = loop.create_future()
-
-        def done(result: Result) -> None:
-            # The loop may have been closed.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_settle, ended, result)
-
         (own_draft,) = drafts_of(draft, True, 1)
-        number = self._submit(text.strip(), options, details, done, True, own_draft)
+        job = self._job_or_result(text.strip(), options, details, own_draft)
+        if not isinstance(job, SentenceJob):
+            return await asyncio.to_thread(job)
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[SearchOutcome] = loop.create_future()
+
+        def done(outcome: SearchOutcome) -> None:
+            if not ended.done():
+                ended.set_result(outcome)
+
+        mailbox = _mailbox_of(loop)
+        number = self._submit(job, mailbox, done, is_bounded=True)
         try:
-            result = await ended
+            outcome = await ended
         except asyncio.CancelledError:
-            self._cancel(number)
+            mailbox.cancel(number)
             raise
-        return await asyncio.to_thread(result) if number is None else result()
+        return _result(job, outcome, details)
 
     def translate_stream(
         self, texts: Iterable[str], *, in_order: bool = True, **options: Any
@@ -217,66 +219,56 @@ class JoiningTranslator(ABC):
             sentences: pairs of a sentence and its drafts.
         """
         source = enumerate(sentences)
-        ended: queue.SimpleQueue[tuple[int, Result]] = queue.SimpleQueue()
-        under_way: dict[int, Optional[int]] = {}
+        mailbox = Mailbox()
         held: dict[int, Result] = {}
+
+        def hold(number: int, job: SentenceJob, outcome: SearchOutcome) -> None:
+            held[number] = partial(_result, job, outcome, details)
+
         n_yielded = 0
         try:
             while True:
-                n_free = STREAM_BUFFER - len(under_way) - len(held)
+                is_at_end = True
+                n_free = STREAM_BUFFER - len(mailbox) - len(held)
                 for number, (text, draft) in islice(source, n_free):
-                    done = partial(_put, ended, number)
-                    under_way[number] = self._submit(text, options, details, done, draft=draft)
-                if not under_way:
-                    return
-                number, result = ended.get()
-                del under_way[number]
-                held[number] = result
+                    is_at_end = False
+                    job = self._job_or_result(text, options, details, draft)
+                    if isinstance(job, SentenceJob):
+                        self._submit(job, mailbox, partial(hold, number, job))
+                    else:
+                        held[number] = job
                 while held and (not in_order or n_yielded in held):
                     number = n_yielded if in_order else next(iter(held))
                     n_yielded += 1
                     yield number, held.pop(number)
+                if mailbox:
+                    mailbox.receive()
+                elif is_at_end:
+                    return
         finally:
-            for submitted in under_way.values():
-                self._cancel(submitted)
+            mailbox.cancel_all()
+
+    def _job_or_result(
+        self, text: str, options: dict[str, Any], details: bool, draft: Optional[list[str]]
+    ) -> Union[SentenceJob, Result]:
+        """The job for a stripped sentence, or its result if it does not join a batch."""
+        job = self.job(text, options, draft) if text else None
+        if isinstance(job, SentenceJob):
+            return job
+        if isinstance(job, Problem):
+            return partial(_failed, job, details)
+        return partial(self.translate, text, drafts=draft, details=details, **options)
 
     def _submit(
         self,
-        text: str,
-        options: dict[str, Any],
-        details: bool,
-        done: Callable[[Result], None],
+        job: SentenceJob,
+        mailbox: Mailbox,
+        done: Callable[[SearchOutcome], None],
         is_bounded: bool = False,
-        draft: Optional[list[str]] = None,
-    ) -> Optional[int]:
-        """Submit a sentence.
-
-        Args:
-            text: the stripped sentence.
-            done: called with the result, possibly in another thread.
-            is_bounded: see :meth:`.scheduler.Scheduler.submit`.
-
-        Returns:
-            the sentence's number in the scheduler; ``None`` if it does not join a batch
-        """
-        job = self.job(text, options, draft) if text else None
-        if isinstance(job, SentenceJob):
-
-            def decoded(outcome: SearchOutcome) -> None:
-                done(partial(_result, job, outcome, details))
-
-            scheduler = self._started()
-            return scheduler.submit(job.recipe, job.tokens, decoded, is_bounded, job.draft)
-        if isinstance(job, Problem):
-            done(partial(_failed, job, details))
-        else:
-            done(partial(self.translate, text, drafts=draft, details=details, **options))
-        return None
-
-    def _cancel(self, number: Optional[int]) -> None:
-        scheduler = self._scheduler
-        if number is not None and scheduler is not None:
-            scheduler.cancel(number)
+    ) -> int:
+        """See :meth:`.scheduler.Scheduler.submit`."""
+        scheduler = self._started()
+        return scheduler.submit(job.recipe, job.tokens, mailbox, done, is_bounded, job.draft)
 
 
 def check_verifies(recipe: Recipe) -> None:
@@ -315,13 +307,18 @@ def drafts_of(drafts: Any, is_one: bool, n: int) -> list[Optional[list[str]]]:
     return found
 
 
-def _put(ended: "queue.SimpleQueue[tuple[int, Result]]", number: int, result: Result) -> None:
-    ended.put((number, result))
+# One mailbox for each event loop with sentences.
+_MAILBOXES: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox]" = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def _settle(future: "asyncio.Future[Result]", result: Result) -> None:
-    if not future.done():
-        future.set_result(result)
+def _mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox:
+    mailbox = _MAILBOXES.get(loop)
+    if mailbox is None:
+        mailbox = _MAILBOXES[loop] = Mailbox()
+        loop.add_reader(mailbox.fileno(), mailbox.receive)
+    return mailbox
 
 
 def _result(job: SentenceJob, outcome: SearchOutcome, details: bool) -> Any:

@@ -1,7 +1,6 @@
 """Sentences join the batches of several threads, in the order of a policy, and leave them."""
 
 import os
-import queue
 import time
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 import fairseq_fastdec
 from fairseq_fastdec.serving.errors import QueueFull
-from fairseq_fastdec.serving.scheduler import Scheduler, SchedulerOptions
+from fairseq_fastdec.serving.scheduler import Mailbox, Scheduler, SchedulerOptions
 from tests.support.forked import exit_status
 
 # Outputs of 900 tokens keep a thread busy while a test submits other sentences.
@@ -36,16 +35,35 @@ def jobs(translator):
     return job
 
 
+class OwnScheduler(Scheduler):
+    """A scheduler and a mailbox for its sentences."""
+
+    def __init__(self, **options):
+        super().__init__(SchedulerOptions(**options))
+        self.mailbox = Mailbox()
+
+    def submit(self, recipe, tokens, done=lambda found: None, **options):
+        return super().submit(recipe, tokens, self.mailbox, done, **options)
+
+    def cancel(self, number):
+        self.mailbox.cancel(number)
+
+    def receive_all(self):
+        while self.mailbox:
+            self.mailbox.receive()
+
+
 @pytest.fixture
 def scheduler():
     made = []
 
     def start(**settings):
-        made.append(Scheduler(SchedulerOptions(**{"threads": 1, **settings})))
+        made.append(OwnScheduler(**{"threads": 1, **settings}))
         return made[-1]
 
     yield start
     for own in made:
+        own.mailbox.cancel_all()
         own.close()
 
 
@@ -62,7 +80,7 @@ def wait_until(condition):
 
 def busy(scheduler, jobs):
     """Have the only thread decode a long output."""
-    number = scheduler.submit(*jobs("a b", **LONG), lambda found: None)
+    number = scheduler.submit(*jobs("a b", **LONG))
     wait_until(lambda: scheduler.queued()[0] == 0)
     return number
 
@@ -75,7 +93,7 @@ def test_the_order_of_a_policy(scheduler, jobs, policy, order, monkeypatch):
     for n in (5, 2, 9, 3):
         own.submit(*jobs(of_length(n)), lambda found, n=n: done.append(n))
     assert own.queued() == (4, 1)
-    own.close()
+    own.receive_all()
     assert done == order
 
 
@@ -86,46 +104,49 @@ def test_a_long_sentence_does_not_starve(scheduler, jobs, monkeypatch):
     for n in (9, 2, 3):
         own.submit(*jobs(of_length(n)), lambda found, n=n: done.append(n))
     time.sleep(0.005)
-    own.close()
+    own.receive_all()
     assert done == [9, 2, 3]
 
 
 def test_sentences_join_while_others_are_under_way(scheduler, jobs):
-    own, done = scheduler(batch_size=4), queue.SimpleQueue()
+    own, done = scheduler(batch_size=4), []
     busy(own, jobs)
     for n in (5, 3, 1):
-        own.submit(*jobs(of_length(n)), lambda found, n=n: done.put(n))
-    assert sorted(done.get(timeout=30) for _ in range(3)) == [1, 3, 5]
+        own.submit(*jobs(of_length(n)), lambda found, n=n: done.append(n))
+    while len(done) < 3:
+        own.mailbox.receive()
+    assert sorted(done) == [1, 3, 5]
     # The long output was under way all the time.
     assert own.queued() == (0, 1)
 
 
 def test_drafts_change_no_output(scheduler, translator, jobs):
     """Right ones, those of other sentences, and none, in two threads."""
-    own, done = scheduler(threads=2, batch_size=3), queue.SimpleQueue()
+    own, done = scheduler(threads=2, batch_size=3), []
     texts = [of_length(1 + n % 10) for n in range(60)]
     alone = [translator.job(text, {}).recipe.decoded(jobs(text)[1], 1) for text in texts]
     outputs = [found[0].tokens for found in alone]
     drafts = [None, *outputs[:-1]]
     drafts[::3] = outputs[::3]
     for n, (text, draft) in enumerate(zip(texts, drafts)):
-        own.submit(*jobs(text), lambda found, n=n: done.put((n, found)), draft=draft)
-    for _ in texts:
-        n, found = done.get(timeout=30)
+        own.submit(*jobs(text), lambda found, n=n: done.append((n, found)), draft=draft)
+    own.receive_all()
+    assert len(done) == len(texts)
+    for n, found in done:
         assert found[0].tokens.tolist() == outputs[n].tolist()
 
 
 def test_capacity_is_kept(scheduler, jobs):
     own = scheduler(batch_size=2)
     for _ in range(5):
-        own.submit(*jobs("a b", **LONG), lambda found: None)
+        own.submit(*jobs("a b", **LONG))
     wait_until(lambda: own.queued() == (3, 2))
 
 
 def test_threads_share_what_waits(scheduler, jobs):
     own = scheduler(threads=2, batch_size=4)
     for _ in range(8):
-        own.submit(*jobs("a b", **LONG), lambda found: None)
+        own.submit(*jobs("a b", **LONG))
     wait_until(lambda: own.queued() == (0, 8))
 
 
@@ -140,6 +161,7 @@ def test_waiting_for_others(scheduler, jobs):
     assert own.queued() == (1, 2) and done == []
     own.cancel(number)
     own.close()
+    own.receive_all()
     assert done == ["short"]
 
 
@@ -147,10 +169,10 @@ def test_a_queue_that_is_full(scheduler, jobs):
     own = scheduler(batch_size=1, max_queue=2)
     busy(own, jobs)
     for _ in range(2):
-        own.submit(*jobs("a"), lambda found: None, is_bounded=True)
+        own.submit(*jobs("a"), is_bounded=True)
     with pytest.raises(QueueFull, match="2 sentences are waiting already"):
-        own.submit(*jobs("a"), lambda found: None, is_bounded=True)
-    own.submit(*jobs("a"), lambda found: None)  # not bounded
+        own.submit(*jobs("a"), is_bounded=True)
+    own.submit(*jobs("a"))  # not bounded
     assert own.queued() == (3, 1)
 
 
@@ -164,6 +186,7 @@ def test_cancelling(scheduler, jobs):
     assert own.queued() == (1, 1)
     own.cancel(under_way)
     own.close()
+    own.receive_all()
     assert done == ["last"] and own.queued() == (0, 0)
     own.cancel(12345)
 
@@ -171,19 +194,21 @@ def test_cancelling(scheduler, jobs):
 def test_a_sentence_that_cannot_be_decoded(scheduler, jobs):
     own, (recipe, tokens) = scheduler(), jobs("a b")
     with pytest.raises(IndexError, match="not in the dictionary"):
-        own.submit(recipe, np.array([10**6, 2]), lambda found: None)
-    assert own._under_way == {} and own.queued() == (0, 0)
-    done = queue.SimpleQueue()
-    own.submit(recipe, tokens, done.put)
-    assert done.get(timeout=30)[0].tokens.tolist()
+        own.submit(recipe, np.array([10**6, 2]))
+    assert not own.mailbox and own.queued() == (0, 0)
+    done = []
+    own.submit(recipe, tokens, done.append)
+    own.receive_all()
+    assert done[0][0].tokens.tolist()
 
 
 def test_closing_decodes_what_was_submitted(jobs):
-    own, done = Scheduler(SchedulerOptions(threads=2, batch_size=1)), []
+    own, done = OwnScheduler(threads=2, batch_size=1), []
     for _ in range(9):
         own.submit(*jobs("a b c"), done.append)
     own.close()
     own.close()
+    own.mailbox.receive()
     assert len(done) == 9
     with pytest.raises(RuntimeError, match="closed"):
         own.submit(*jobs("a"), done.append)
@@ -239,7 +264,7 @@ def test_every_sentence_ends_once_with_its_own_output(
     translator, jobs, drawn, cancelled, threads, batch_size, max_wait_ms, policy
 ):
     options = dict(threads=threads, batch_size=batch_size, max_wait_ms=max_wait_ms, policy=policy)
-    own = Scheduler(SchedulerOptions(**options))
+    own = OwnScheduler(**options)
     ended = []
     numbers = [
         own.submit(
@@ -251,6 +276,7 @@ def test_every_sentence_ends_once_with_its_own_output(
     for place in cancelled & set(range(len(drawn))):
         own.cancel(numbers[place])
     own.close()
+    own.receive_all()
     places = {place for place, _ in ended}
     assert len(places) == len(ended)
     assert set(range(len(drawn))) - cancelled <= places

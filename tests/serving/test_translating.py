@@ -14,6 +14,7 @@ import fairseq_fastdec
 from fairseq_fastdec import SentenceError, Translation
 from fairseq_fastdec.data.codec import TextCodec
 from fairseq_fastdec.serving.errors import QueueFull
+from fairseq_fastdec.serving.translating import STREAM_BUFFER
 from fairseq_fastdec.translator import Translator
 from tests.support import tiny
 
@@ -148,6 +149,15 @@ def test_a_stream_reads_little_in_advance_and_can_be_left(bundle):
     while bundle.queued() != (0, 0):
         assert time.monotonic() < deadline
         time.sleep(0.001)
+
+
+def test_a_stream_of_sentences_that_join_no_batch(bundle):
+    """More of them than a stream reads ahead."""
+    n = 2 * STREAM_BUFFER + 1
+    found = list(bundle.translate_stream([""] * n + ["x"]))
+    assert [number for number, _ in found] == list(range(n + 1))
+    assert {found.text for _, found in found[:-1]} == {""}
+    assert found[-1][1].text == bundle.translate("x")
 
 
 def test_a_full_queue(bundle):

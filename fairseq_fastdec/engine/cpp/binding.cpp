@@ -790,15 +790,6 @@ Collected collected(const std::vector<Ended> &ended) {
   return all;
 }
 
-Collected collect(Service &service) {
-  std::vector<Ended> ended;
-  {
-    const py::gil_scoped_release unlocked;
-    ended = service.collect();
-  }
-  return collected(ended);
-}
-
 void prepare(Request &request) { request.horizon = request.max_len + 1; }
 void prepare(BeamRequest &request) { request.n_source = int64_t(request.source.size()); }
 
@@ -840,10 +831,12 @@ Collected decode(Checked<Kind> &own, Array<int64_t> source, int64_t bos, int64_t
 template <typename Kind, typename Given>
 bool submit(Service &service, const Checked<Kind> &own, int64_t id, Array<int64_t> source,
             int64_t bos, int64_t max_len, std::optional<Array<int64_t>> prefix,
-            std::optional<Array<int64_t>> draft, int64_t most_waiting) {
+            std::optional<Array<int64_t>> draft, std::shared_ptr<Mailbox> mailbox,
+            int64_t most_waiting) {
   const Given request = read_one<Kind, Given>(own, id, source, bos, max_len, prefix, draft);
   Arrival arrival;
   arrival.id = id, arrival.n_tokens = source.size(), arrival.recipe = own.recipe;
+  arrival.mailbox = std::move(mailbox);
   arrival.join = [request](Batch &batch) {
     static_cast<BatchOf<Kind> &>(batch).search->admit(request);
   };
@@ -866,7 +859,7 @@ void bind_one(py::class_<Checked<Kind>> &search, py::class_<Service> &service) {
              py::arg("max_len"), py::arg("prefix"), py::arg("draft"), py::arg("n_threads"));
   service.def("submit", &submit<Kind, Given>, py::arg("recipe"), py::arg("id"),
               py::arg("source"), py::arg("bos"), py::arg("max_len"), py::arg("prefix"),
-              py::arg("draft"), py::arg("most_waiting"));
+              py::arg("draft"), py::arg("mailbox").none(false), py::arg("most_waiting"));
 }
 
 py::dict by_part(const Seconds &own) {
@@ -1047,12 +1040,15 @@ PYBIND11_MODULE(_engine, module) {
       .def_readonly("errors", &Collected::errors)
       .def_readonly("totals", &Collected::totals)
       .def_readonly("outputs", &Collected::outputs);
+  py::class_<Mailbox, std::shared_ptr<Mailbox>>(module, "Mailbox")
+      .def(py::init<>())
+      .def("fileno", &Mailbox::fd)
+      .def("take", [](Mailbox &own) { return collected(own.take()); });
   py::class_<Service> serving(module, "Service");
   serving
       .def(py::init(&service), py::arg("workers"), py::arg("capacity"), py::arg("threads"),
            py::arg("max_wait"), py::arg("takes_shortest"), py::arg("longest_wait"))
       .def("cancel", &Service::cancel, py::arg("id"), py::call_guard<py::gil_scoped_release>())
-      .def("collect", &collect)
       .def("queued", &Service::queued, py::call_guard<py::gil_scoped_release>())
       .def("close", &Service::close, py::call_guard<py::gil_scoped_release>());
   bind_one<Search, Request>(search, serving);

@@ -1,6 +1,11 @@
 #include "service.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <system_error>
 
 namespace fastdec {
 
@@ -11,8 +16,30 @@ constexpr int64_t MOST_IDLE = 4;
 
 }  // namespace
 
-Service::Service(const ServiceOptions &options)
-    : options(options), workers(options.workers), n_working(options.workers) {
+Mailbox::Mailbox() {
+  if (pipe(ends)) throw std::system_error(errno, std::generic_category(), "pipe");
+  for (int end : ends) fcntl(end, F_SETFD, FD_CLOEXEC);
+}
+
+Mailbox::~Mailbox() {
+  for (int end : ends) ::close(end);
+}
+
+void Mailbox::put(Ended sentence) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  sentences.push_back(std::move(sentence));
+  // At most one byte is in the pipe, so this does not block.
+  if (sentences.size() == 1)
+    while (write(ends[1], "", 1) < 0 && errno == EINTR) {
+    }
+}
+
+std::vector<Ended> Mailbox::take() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return std::exchange(sentences, {});
+}
+
+Service::Service(const ServiceOptions &options) : options(options), workers(options.workers) {
   for (Worker &worker : workers) worker.thread = std::thread(&Service::work, this, std::ref(worker));
 }
 
@@ -29,24 +56,19 @@ bool Service::submit(Arrival arrival, int64_t most_waiting) {
 
 bool Service::cancel(int64_t id) {
   const std::lock_guard<std::mutex> lock(mutex);
-  const auto place = waiting_ids.find(id);
-  if (place != waiting_ids.end()) {
-    waiting.erase(place->second);
-    waiting_ids.erase(place);
+  const auto key = waiting_ids.find(id);
+  if (key != waiting_ids.end()) {
+    waiting.erase(key->second);
+    waiting_ids.erase(key);
     return true;
   }
-  const auto worker = under_way.find(id);
-  if (worker == under_way.end()) return false;
-  worker->second->cancelled.push_back(id);
-  --worker->second->n_sentences;
-  under_way.erase(worker);
+  const auto place = under_way.find(id);
+  if (place == under_way.end()) return false;
+  Worker &worker = *place->second.worker;
+  worker.cancelled.push_back(id);
+  --worker.n_sentences;
+  under_way.erase(place);
   return true;
-}
-
-std::vector<Ended> Service::collect() {
-  std::unique_lock<std::mutex> lock(mutex);
-  ended_some.wait(lock, [&] { return !done.empty() || !n_working; });
-  return std::exchange(done, {});
 }
 
 std::pair<int64_t, int64_t> Service::queued() {
@@ -70,17 +92,13 @@ void Service::work(Worker &own) {
   std::vector<int64_t> cancelled;
   for (;;) {
     joining.clear(), cancelled.clear();
+    deliver(own, ended);
     {
       std::unique_lock<std::mutex> lock(mutex);
-      deliver(own, ended);
       for (;;) {
         take(own, joining);
         if (own.n_sentences || !own.cancelled.empty()) break;
-        if (!is_open && waiting.empty()) {
-          --n_working;
-          ended_some.notify_all();
-          return;
-        }
+        if (!is_open && waiting.empty()) return;
         arrived.wait(lock);
       }
       cancelled.swap(own.cancelled);
@@ -93,12 +111,18 @@ void Service::work(Worker &own) {
 
 void Service::deliver(Worker &own, std::vector<Ended> &ended) {
   for (Ended &sentence : ended) {
-    // It may have been cancelled in the meantime.
-    if (!under_way.erase(sentence.id)) continue;
-    --own.n_sentences;
-    done.push_back(std::move(sentence));
+    std::shared_ptr<Mailbox> mailbox;
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      const auto place = under_way.find(sentence.id);
+      // It may have been cancelled in the meantime.
+      if (place == under_way.end()) continue;
+      mailbox = std::move(place->second.mailbox);
+      under_way.erase(place);
+      --own.n_sentences;
+    }
+    mailbox->put(std::move(sentence));
   }
-  if (!ended.empty()) ended_some.notify_all();
   ended.clear();
 }
 
@@ -112,10 +136,10 @@ void Service::take(Worker &own, std::vector<Arrival> &joining) {
   while (own.n_sentences < share && !waiting.empty()) {
     const auto first = waiting.find(next());
     const int64_t id = first->second.id;
+    under_way[id] = {&own, std::move(first->second.mailbox)};
     joining.push_back(std::move(first->second));
     waiting.erase(first);
     waiting_ids.erase(id);
-    under_way[id] = &own;
     ++own.n_sentences;
   }
 }

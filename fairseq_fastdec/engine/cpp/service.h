@@ -30,6 +30,28 @@ inline Ended ended_of(Translation own) {
 }
 inline Ended ended_of(BeamResult own) { return {own.id, std::move(own.hypotheses), {}}; }
 
+// Finished sentences on the way to the thread that reads them.
+class Mailbox {
+ public:
+  // Raises std::system_error if the process has no file descriptors left.
+  Mailbox();
+  ~Mailbox();
+  Mailbox(const Mailbox &) = delete;
+  Mailbox &operator=(const Mailbox &) = delete;
+
+  // Thread-safe.
+  void put(Ended sentence);
+  // The sentences since the last call. To be called after a byte was read from fd().
+  std::vector<Ended> take();
+  // Has a byte to read if there are sentences, so that an event loop can watch it.
+  int fd() const { return ends[0]; }
+
+ private:
+  std::mutex mutex;
+  std::vector<Ended> sentences;
+  int ends[2];  // of a pipe
+};
+
 // A search of any kind.
 class Batch {
  public:
@@ -64,6 +86,7 @@ struct Arrival {
   int64_t n_tokens = 0;
   std::shared_ptr<const Recipe> recipe;
   std::function<void(Batch &)> join;
+  std::shared_ptr<Mailbox> mailbox;  // where it goes when it is finished
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
 };
 
@@ -93,8 +116,6 @@ class Service {
   bool submit(Arrival arrival, int64_t most_waiting);
   // Removes a sentence; returns whether it was found.
   bool cancel(int64_t id);
-  // Waits for finished sentences; returns none if the service is closed and all are collected.
-  std::vector<Ended> collect();
   // The numbers of sentences that wait and that are being decoded.
   std::pair<int64_t, int64_t> queued();
   // Decodes all submitted sentences, and stops the threads.
@@ -113,11 +134,15 @@ class Service {
     std::vector<OwnBatch> batches;
     std::thread thread;
   };
+  struct Place {
+    Worker *worker;
+    std::shared_ptr<Mailbox> mailbox;
+  };
   using Key = std::pair<int64_t, int64_t>;  // the tokens if the shortest begins next, and the id
 
   void work(Worker &own);
-  // Called with the lock.
   void deliver(Worker &own, std::vector<Ended> &ended);
+  // Called with the lock.
   void take(Worker &own, std::vector<Arrival> &joining);
   Key next() const;
   double seconds_waiting() const;
@@ -128,13 +153,11 @@ class Service {
 
   const ServiceOptions options;
   std::mutex mutex;
-  std::condition_variable arrived, ended_some;
+  std::condition_variable arrived;
   std::map<Key, Arrival> waiting;
   std::map<int64_t, Key> waiting_ids;
-  std::unordered_map<int64_t, Worker *> under_way;
-  std::vector<Ended> done;
+  std::unordered_map<int64_t, Place> under_way;
   std::vector<Worker> workers;
-  int64_t n_working;
   bool is_open = true;
 };
 
