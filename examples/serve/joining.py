@@ -8,7 +8,9 @@
 Sentences arrive at random (a Poisson process) at 50, 80 and 95 % of the rate at which the engine
 translates them offline. Static batches decode with the same search, threads and batch size: a batch
 takes at most --batch-size waiting sentences, and answers when the last one is done. CTranslate2
-also decodes such batches, in int8 by default (--compute-type).
+also decodes such batches, in int8 by default (--compute-type). All ways take turns of
+--seconds / 7, each after a new measurement of the rate, since the speed of a shared machine varies;
+the table has the medians of the turns' percentiles.
 """
 
 import argparse
@@ -35,6 +37,9 @@ from fairseq_fastdec.serving.translating import SentenceJob
 LOADS = (0.5, 0.8, 0.95)
 # Rounds of measurements with a single client.
 ROUNDS = 7
+# Turns of each way at a load, and the number of sentences that measure the rate before a turn.
+TURNS = 7
+RATED = 500
 Translate = Callable[[str], Awaitable[str]]
 
 
@@ -145,7 +150,7 @@ def ctranslate2_batches(
     return decode
 
 
-async def latencies(translate: Translate, lines: list[str], rate: float) -> list[float]:
+async def latencies(translate: Translate, lines: list[str], rate: float, seed: int) -> list[float]:
     """The latency of each sentence in seconds, if ``rate`` sentences arrive per second."""
     taken: list[float] = []
 
@@ -154,7 +159,7 @@ async def latencies(translate: Translate, lines: list[str], rate: float) -> list
         await translate(line)
         taken.append(time.perf_counter() - started)
 
-    drawn, tasks, begin, due = random.Random(1), [], time.perf_counter(), 0.0
+    drawn, tasks, begin, due = random.Random(seed), [], time.perf_counter(), 0.0
     for line in lines:
         due += drawn.expovariate(rate)
         await asyncio.sleep(max(0.0, begin + due - time.perf_counter()))
@@ -187,9 +192,7 @@ def main() -> None:
     ways: dict[str, Translate] = {"joining": translator.translate_async}
     ways.update({name: batches.translate for name, batches in static.items()})
     translator.translate(lines[:200])
-    started = time.perf_counter()
-    translator.translate(lines)
-    offline = len(lines) / (time.perf_counter() - started)
+    offline = offline_rate(translator, lines)
     found: dict[str, Any] = {"offline": offline}
     for name, translate in ways.items():
         found[name] = {"saturated": asyncio.run(saturated(translate, lines))}
@@ -205,13 +208,17 @@ def main() -> None:
     found["alone"] = alone
     rows = []
     for load in LOADS:
+        taken: dict[str, list[Any]] = {name: [] for name in ways}
+        for turn in range(TURNS):
+            for name, translate in ways.items():
+                rate = load * offline_rate(translator, lines[:RATED])
+                n = min(int(rate * args.seconds / TURNS), 20 * len(lines))
+                arriving = [lines[(turn * n + i) % len(lines)] for i in range(n)]
+                seconds = asyncio.run(latencies(translate, arriving, rate, turn))
+                taken[name].append(1e3 * np.percentile(seconds, [50, 95, 99]))
         row = {"load": f"{load:.0%}"}
-        for name, translate in ways.items():
-            rate = load * offline
-            n = min(int(rate * args.seconds), 20 * len(lines))
-            drawn = [lines[i % len(lines)] for i in range(n)]
-            milliseconds = 1e3 * np.array(asyncio.run(latencies(translate, drawn, rate)))
-            p50, p95, p99 = np.percentile(milliseconds, [50, 95, 99])
+        for name, percentiles in taken.items():
+            p50, p95, p99 = np.median(percentiles, axis=0)
             found[name][f"{load}"] = {"p50": p50, "p95": p95, "p99": p99}
             row[f"{name}, p50 / p95 / p99 ms"] = f"{p50:.1f} / {p95:.1f} / {p99:.1f}"
         rows.append(row)
@@ -228,6 +235,13 @@ def main() -> None:
     print("\n" + markdown(title, rows))
     if args.output:
         args.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def offline_rate(translator: Any, lines: list[str]) -> float:
+    """Sentences per second of one call of ``translate``."""
+    started = time.perf_counter()
+    translator.translate(lines)
+    return len(lines) / (time.perf_counter() - started)
 
 
 async def in_turn(translate: Translate, lines: list[str]) -> float:
@@ -252,7 +266,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--beam", type=int)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=20, help="duration of each load")
+    parser.add_argument("--seconds", type=float, default=20, help="duration of each load and way")
     parser.add_argument("--output", type=Path, help="JSON")
     return parser.parse_args()
 
