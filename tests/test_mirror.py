@@ -35,7 +35,6 @@ ELSEWHERE = {
     "decoding/repeated_ngrams.py": "decoding/methods/test_outputs.py",
     "engine/kernels/parts.py": "bundles/test_file.py",
     "engine/models.py": "engine/network/test_prepared_model.py",
-    "engine/network/encoder_weights.py": "engine/products/test_precision.py",
     "engine/network/heads.py": "decoding/compiled/test_outputs.py",
     "engine/network/own_weights.py": "engine/network/test_release.py",
     "engine/network/positions.py": "engine/products/test_precision.py",

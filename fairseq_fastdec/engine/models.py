@@ -1,17 +1,16 @@
 """Converts fairseq's models to the engine's models."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 import torch
 from fairseq.models import FairseqDecoder, FairseqEncoder, FairseqEncoderDecoderModel
-from torch import Tensor, nn
+from torch import nn
 
 from .kernels import loading
 from .kernels.packed import PackedLinear
 from .kernels.parts import EnginePart
-from .network.encoder_weights import EncoderLayerWeights
 from .network.heads import (
     ACTIVATIONS_OF_HEADS,
     DrafterWeights,
@@ -19,11 +18,14 @@ from .network.heads import (
     activation_number,
     has_sequential_heads,
 )
-from .network.positions import POSITIONS, Positions
+from .network.positions import positions_of
 from .network.prepared_model import prepared
 from .network.support import runs_prepared, unsupported_part
-from .network.weights import FeedForward, LayerWeights, layers_of
+from .network.weights import LayerWeights, NetworkWeights, layers_of
 from .products.precision import PRECISIONS, ROUGH, Precision, PreparedNorm
+
+# The smallest number of positions to prepare, so that the table rarely grows.
+POSITIONS = 256
 
 
 class ProposalWays(NamedTuple):
@@ -202,7 +204,7 @@ def _engine_model(
     parts: dict[str, Any] = {}
     if is_compiled(model.encoder):
         encoder = prepared(model.encoder).encoder(precision)
-        parts["encoder"] = _network(encoder, model.encoder, _encoder_layer, 0, n_source)
+        parts["encoder"] = _network(encoder, model.encoder, 0, n_source)
     weights = module.decoder(precision, model.encoder)
     if hasattr(decoder, "head_features"):
         if not has_sequential_heads(decoder) and not decoder.identity_first_head:
@@ -210,8 +212,8 @@ def _engine_model(
         if proposals.n_heads > 1:
             parts.update(_proposals(decoder, precision, proposals))
     n_tokens = getattr(decoder, "tokens_per_step", 1)
-    parts["cross"] = weights.cross_key_values.part
-    parts["decoder"] = _network(weights, decoder, _decoder_layer, n_tokens, n_target)
+    parts["cross"] = _part(weights.cross_key_values)
+    parts["decoder"] = _network(weights, decoder, n_tokens, n_target)
     parts["output"] = module.vocabulary(precision).part
     parts["rounds_keys"] = precision.rounds_keys
     return EnginePart("Model", parts)
@@ -234,63 +236,30 @@ def _proposals(decoder: FairseqDecoder, precision: Precision, ways: ProposalWays
 
 
 def _network(
-    weights: Any, coder: Any, layer_of: Any, tokens_per_step: int, n_positions: int
+    weights: NetworkWeights, coder: Any, tokens_per_step: int, n_positions: int
 ) -> EnginePart:
-    positions = Positions(coder, like=weights.embed)
-    positions.reach(n_positions)
-    feed_forward: FeedForward = weights.layers[0].feed_forward
+    positions = positions_of(coder, max(POSITIONS, n_positions), like=weights.embed)
     arguments = {
-        "layers": [layer_of(layer) for layer in weights.layers],
+        "layers": [_layer(layer) for layer in weights.layers],
         "n_heads": weights.n_heads,
         "head_dim": weights.head_dim,
-        "pre_norm": feed_forward.pre_norm,
-        "activation": activation_number(feed_forward.activation),
+        "pre_norm": coder.layers[0].normalize_before,
+        "activation": activation_number(coder.layers[0].activation_fn),
         "tokens_per_step": tokens_per_step,
         "embed": weights.embed.numpy(),
         "embed_scale": weights.embed_scale,
         "embed_norm": _part(weights.embed_norm),
         "final_norm": _part(weights.final_norm),
-        "positions": None if positions.table is None else positions.table.numpy(),
+        "positions": None if positions is None else positions.numpy(),
     }
     return EnginePart("Network", arguments)
 
 
-def _encoder_layer(layer: EncoderLayerWeights) -> tuple[dict[str, Any], dict[str, Any]]:
-    return _layer(
-        {"self_qkv": layer.qkv, "self_out": layer.out},
-        {"self_norm": layer.norm},
-        layer.feed_forward,
-    )
-
-
-def _decoder_layer(layer: LayerWeights) -> tuple[dict[str, Any], dict[str, Any]]:
-    return _layer(
-        {
-            "self_qkv": layer.self_qkv,
-            "self_out": layer.self_out,
-            "cross_query": layer.cross_query,
-            "cross_out": layer.cross_out,
-        },
-        {
-            "self_norm": layer.self_norm,
-            "cross_norm": layer.cross_norm,
-            "self_out_norm": layer.self_attn_norm,
-        },
-        layer.feed_forward,
-    )
-
-
-def _layer(
-    linears: dict[str, PackedLinear],
-    norms: dict[str, Optional[PreparedNorm]],
-    feed_forward: FeedForward,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    linears.update(fc1=feed_forward.fc1, fc2=feed_forward.fc2)
-    norms.update(final_norm=feed_forward.norm, fc1_norm=feed_forward.fc1_norm)
-    others: dict[str, Any] = _norms(norms)
-    if feed_forward.residual_scale is not None:
-        others["residual_scale"] = _array(feed_forward.residual_scale)
-    return _linears(linears), others
+def _layer(layer: LayerWeights) -> tuple[dict[str, Any], dict[str, Any]]:
+    others: dict[str, Any] = _norms(layer.norms)
+    if layer.residual_scale is not None:
+        others["residual_scale"] = layer.residual_scale.contiguous().numpy()
+    return _linears(layer.linears), others
 
 
 def _heads(heads: HeadWeights) -> EnginePart:
@@ -321,13 +290,9 @@ def _linears(linears: dict[str, PackedLinear]) -> dict[str, EnginePart]:
     return {name: packed.part for name, packed in linears.items()}
 
 
-def _part(norm: Optional[PreparedNorm]) -> Optional[EnginePart]:
-    return None if norm is None else norm.part
+def _part(layer: Union[PackedLinear, PreparedNorm, None]) -> Optional[EnginePart]:
+    return None if layer is None else layer.part
 
 
 def _norms(norms: Mapping[str, Optional[PreparedNorm]]) -> dict[str, Optional[EnginePart]]:
     return {name: _part(norm) for name, norm in norms.items()}
-
-
-def _array(tensor: Tensor) -> Any:
-    return tensor.detach().contiguous().numpy()

@@ -4,9 +4,9 @@ from typing import Any, Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
-from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
+from ..engine.network.positions import positions_of
 from .attention import attend, sees_in_chain, sees_in_tree, visible_keys
 from .caches import RowCache, SourceCache
 
@@ -52,7 +52,7 @@ class TransformerNetwork:
         shape = (len(self._layers), self._layers[0].self_attn.embed_dim)
         self._rows, self._sources = RowCache(*shape, like), SourceCache(*shape, like)
         self._fed = torch.zeros(0, dtype=torch.long, device=like.device)
-        self._positions = _position_embeddings(self._decoder)
+        self._positions = positions_of(self._decoder, self._decoder.max_positions(), like)
 
     @torch.no_grad()
     def encode(self, net_input: dict[str, Any]) -> None:
@@ -178,7 +178,7 @@ class TransformerNetwork:
         x = decoder.embed_scale * decoder.embed_tokens(tokens)
         if decoder.project_in_dim is not None:
             x = decoder.project_in_dim(x)
-        if decoder.embed_positions is not None:
+        if self._positions is not None:
             # Drafts may exceed the last position; outputs do not.
             x = x + self._positions[positions.clamp(max=self._positions.size(0) - 1)]
         return x if decoder.layernorm_embedding is None else decoder.layernorm_embedding(x)
@@ -227,15 +227,3 @@ def _feed_forward(layer: Any, x: Tensor) -> Tensor:
         residual = layer.w_resid * residual
     x = residual + x
     return x if layer.normalize_before else layer.final_layer_norm(x)
-
-
-def _position_embeddings(decoder: Any) -> Tensor:
-    """The embeddings of all positions of outputs: ``[N, C]``."""
-    like, embedding = decoder.embed_tokens.weight.detach(), decoder.embed_positions
-    if embedding is None:
-        return like.new_zeros(0)
-    first = decoder.padding_idx + 1
-    if isinstance(embedding, SinusoidalPositionalEmbedding):
-        n, dim = first + decoder.max_positions(), embedding.embedding_dim
-        return embedding.get_embedding(n, dim, decoder.padding_idx)[first:].to(like)
-    return embedding.weight.detach()[first:]

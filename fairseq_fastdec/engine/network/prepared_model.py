@@ -17,12 +17,11 @@ from torch import Tensor, nn
 from ...memory import trim
 from ..kernels.packed import PackedLinear
 from ..products.precision import Precision, in_fp32
-from .encoder_weights import EncoderWeights
 from .heads import DrafterWeights, HeadWeights, vocabulary_of_drafts
 from .own_weights import OwnWeights
 from .rehearsal import Rehearsal
 from .staleness import Watch
-from .weights import DecoderWeights
+from .weights import NetworkWeights
 
 
 class PreparedModule:
@@ -58,15 +57,15 @@ class PreparedModule:
                 self.version += 1
             return self.version
 
-    def encoder(self, precision: Precision) -> EncoderWeights:
+    def encoder(self, precision: Precision) -> NetworkWeights:
         """The weights of an encoder, without its positions.
 
         Raises:
             ReleasedWeights: if released weights are needed. This also holds for the other methods.
         """
-        return self._get(("encoder", precision), EncoderWeights.of, precision, self._own)
+        return self._get(("encoder", precision), NetworkWeights.of, precision, self._own)
 
-    def decoder(self, precision: Precision, encoder: FairseqEncoder) -> DecoderWeights:
+    def decoder(self, precision: Precision, encoder: FairseqEncoder) -> NetworkWeights:
         """The weights of a decoder, from token ids to features.
 
         Args:
@@ -78,7 +77,7 @@ class PreparedModule:
         sources = None
         if prepared_encoder is not None:
             sources = prepared_encoder._rehearsed("encoder", precision)
-        make = partial(DecoderWeights.of, sources=sources)
+        make = partial(NetworkWeights.of, sources=sources)
         return self._get(("decoder", precision), make, precision, self._own)
 
     def vocabulary(self, precision: Precision, n_types: Optional[int] = None) -> PackedLinear:

@@ -5,7 +5,6 @@ proceeds layer by layer, so that only one layer has two copies of its weights at
 """
 
 import copy
-import functools
 import logging
 from collections.abc import Callable
 from typing import Any, Optional
@@ -18,13 +17,20 @@ from torch.overrides import TorchFunctionMode
 from ..kernels.packed import PackedInt8, PackedLinear
 from ..products.precision import Precision
 from ..products.trial import Untried, described, is_trusted, tried
-from .positions import Positions
+from .positions import positions_of
 
 logger = logging.getLogger(__name__)
 
 SENTENCES, TOKENS = 4, 6
 # The first types of a dictionary are special symbols.
 FIRST_TYPE = 4
+# The names of fairseq's linear layers with the inputs of prepared layers of other names.
+SAME_INPUTS = {
+    "self_qkv": "self_attn.q_proj",
+    "self_out": "self_attn.out_proj",
+    "cross_query": "encoder_attn.q_proj",
+    "cross_out": "encoder_attn.out_proj",
+}
 
 
 class Rehearsal:
@@ -86,7 +92,7 @@ class Rehearsal:
         """
         if not self._is_needed:
             return
-        positions = Positions(coder, like=weights.embed).table
+        positions = positions_of(coder, TOKENS, like=weights.embed)
         n_positions = None if positions is None else positions.size(0)
         tokens = random_tokens(weights.embed.size(0), n_positions)
         x = weights.embed_scale * F.embedding(tokens, weights.embed)
@@ -94,23 +100,19 @@ class Rehearsal:
             x = x + positions[: tokens.size(1)]
         self._states = _normalized(x, weights.embed_norm).transpose(0, 1)
 
-    def layer(self, index: int, layer: Any, make: Callable, linears: dict[str, str]) -> Any:
+    def layer(self, index: int, layer: Any, make: Callable) -> Any:
         """Prepare a layer, and run the sentences through it.
 
         Args:
             layer: fairseq's layer. Only the weights of its linear layers may have been released.
             make: called with the layer and a precision to prepare it.
-            linears: the prepared linear layers, and the layer's modules that have the same inputs.
         """
         made = make(layer, self._precision)
-        if not self._is_needed:
-            return made
-        inputs = self._inputs(index, layer)
-        for name, module in linears.items():
-            *path, last = name.split(".")
-            owner = functools.reduce(getattr, path, made)
-            settled = self._settled(getattr(owner, last), f"layers.{index}.{name}", inputs[module])
-            setattr(owner, last, settled)
+        if self._is_needed:
+            inputs = self._inputs(index, layer)
+            for name, untried in made.linears.items():
+                x = inputs[SAME_INPUTS.get(name, name)]
+                made.linears[name] = self._settled(untried, f"layers.{index}.{name}", x)
         return made
 
     def end(self, norm: Any) -> Optional[Tensor]:

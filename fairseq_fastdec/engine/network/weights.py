@@ -1,13 +1,10 @@
-"""A decoder's parameters in the layout of the engine."""
+"""The parameters of encoders and decoders in the layout of the engine."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Optional
 
 import torch
-from fairseq.models.transformer import TransformerDecoderBase
-from fairseq.modules import MultiheadAttention
-from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -16,52 +13,29 @@ from ..products.precision import Precision, PreparedNorm, in_fp32, norm_of
 from .own_weights import OwnWeights
 from .rehearsal import Rehearsal
 
-# The fields of LayerWeights, and the linear layers of fairseq with the same inputs.
-LINEARS = {
-    "self_qkv": "self_attn.q_proj",
-    "self_out": "self_attn.out_proj",
-    "cross_query": "encoder_attn.q_proj",
-    "cross_out": "encoder_attn.out_proj",
-    "feed_forward.fc1": "fc1",
-    "feed_forward.fc2": "fc2",
-}
-
-
-@dataclass
-class FeedForward:
-    """The feed-forward network of a layer, with its residual connection and normalisation."""
-
-    pre_norm: bool
-    fc1: PackedLinear
-    activation: Callable[[Tensor], Tensor]
-    fc1_norm: Optional[PreparedNorm]  # NormFormer's --scale-fc
-    fc2: PackedLinear
-    residual_scale: Optional[Tensor]  # NormFormer's --scale-resids
-    norm: PreparedNorm
-
 
 @dataclass
 class LayerWeights:
-    """One decoder layer. The weights include the scaling of queries by ``head_dim ** -0.5``."""
+    """One layer of an encoder or a decoder.
 
-    pre_norm: bool
-    self_qkv: PackedLinear  # C -> 3C
-    self_out: PackedLinear
-    self_attn_norm: Optional[PreparedNorm]  # after the attention, NormFormer's --scale-attn
-    self_norm: PreparedNorm
-    cross_query: PackedLinear
-    cross_out: PackedLinear
-    cross_norm: PreparedNorm
-    feed_forward: FeedForward
+    Attributes:
+        linears, norms: the layers, by their names in the engine; queries are scaled by the weights.
+        residual_scale: NormFormer's --scale-resids, ``[C]``.
+    """
+
+    linears: dict[str, PackedLinear]
+    norms: dict[str, Optional[PreparedNorm]]
+    residual_scale: Optional[Tensor]
 
 
 @dataclass
-class DecoderWeights:
-    """A whole decoder, from token ids to features.
+class NetworkWeights:
+    """A stock encoder or a supported decoder, from token ids to states, without its positions.
 
     Attributes:
-        rehearsed: the features of random sentences, fp32 ``[B, T, C]``; ``None`` unless the
-            precision is int8.
+        cross_key_values: of a decoder, encoder C -> layers * 2C: one product for all layers.
+        rehearsed: the states of random sentences, fp32 ``[B, T, C]``; ``None`` unless the precision
+            is int8.
     """
 
     n_heads: int
@@ -70,60 +44,56 @@ class DecoderWeights:
     embed_scale: float
     embed_norm: Optional[PreparedNorm]
     layers: list[LayerWeights]
-    cross_key_values: PackedLinear  # encoder C -> layers * 2C: one product for all layers
     final_norm: Optional[PreparedNorm]
+    cross_key_values: Optional[PackedLinear] = None
     rehearsed: Optional[Tensor] = None
 
     @classmethod
     @torch.no_grad()
     def of(
-        cls,
-        decoder: TransformerDecoderBase,
-        precision: Precision,
-        own: OwnWeights,
-        sources: Optional[Tensor] = None,
-    ) -> "DecoderWeights":
-        """Gather the parameters of a supported decoder, and fuse them where this saves products.
+        cls, coder: Any, precision: Precision, own: OwnWeights, sources: Optional[Tensor] = None
+    ) -> "NetworkWeights":
+        """Gather the parameters of an encoder or decoder, and fuse them where this saves products.
 
         Args:
-            own: keeps or releases the decoder's weights, layer by layer.
-            sources: the encoder's states of random sentences, fp32 ``[B, S, C]``; ``None`` for an
-                encoder that is not prepared.
+            own: keeps or releases the weights, layer by layer.
+            sources: for a decoder, the encoder's states of random sentences, fp32 ``[B, S, C]``;
+                ``None`` for an encoder that is not prepared.
 
         Raises:
             ReleasedWeights: if the weights have been released.
         """
-        layers = layers_of(decoder)
-        attention = layers[0].self_attn
-        rehearsal = Rehearsal(precision, "decoder")
-        embed, embed_scale = _embeddings(decoder)
+        layers = layers_of(coder)
+        attention, is_decoder = layers[0].self_attn, bool(key_value_linears(layers[0]))
+        rehearsal = Rehearsal(precision, "decoder" if is_decoder else "encoder")
+        embed, embed_scale = _embeddings(coder)
         weights = cls(
             n_heads=attention.num_heads,
             head_dim=attention.head_dim,
             embed=embed,
             embed_scale=embed_scale,
-            embed_norm=norm_of(decoder.layernorm_embedding),
+            embed_norm=norm_of(coder.layernorm_embedding),
             layers=[],
-            cross_key_values=_cross_key_values(layers, rehearsal, own, sources),
-            final_norm=norm_of(decoder.layer_norm),
+            final_norm=norm_of(coder.layer_norm),
         )
-        rehearsal.begin(decoder, weights)
+        if is_decoder:
+            weights.cross_key_values = _cross_key_values(layers, rehearsal, own, sources)
+        rehearsal.begin(coder, weights)
         for index, layer in enumerate(layers):
             with own.reading(layer, layer_linears(layer)):
-                made = rehearsal.layer(index, layer, _layer_weights, LINEARS)
-                weights.layers.append(made)
+                weights.layers.append(rehearsal.layer(index, layer, _layer_weights))
         weights.rehearsed = rehearsal.end(weights.final_norm)
         return weights
 
 
-def _embeddings(decoder: TransformerDecoderBase) -> tuple[Tensor, float]:
+def _embeddings(coder: Any) -> tuple[Tensor, float]:
     """The embeddings ``[V, C]``, projected to the width of the layers, and their scale."""
-    embed = in_fp32(decoder.embed_tokens.weight).contiguous()
-    projection = decoder.project_in_dim
+    embed = in_fp32(coder.embed_tokens.weight).contiguous()
+    projection = getattr(coder, "project_in_dim", None)
     if projection is None:
-        return embed, decoder.embed_scale
+        return embed, coder.embed_scale
     bias = None if projection.bias is None else in_fp32(projection.bias)
-    return F.linear(decoder.embed_scale * embed, in_fp32(projection.weight), bias), 1.0
+    return F.linear(coder.embed_scale * embed, in_fp32(projection.weight), bias), 1.0
 
 
 def layers_of(coder: Any) -> list[Any]:
@@ -145,12 +115,6 @@ def key_value_linears(layer: Any) -> list[nn.Linear]:
     return [] if cross is None else [cross.k_proj, cross.v_proj]
 
 
-def queries_keys_values(attention: MultiheadAttention, precision: Precision) -> PackedLinear:
-    """One layer for all three, ``C -> 3C``, with queries scaled by ``head_dim ** -0.5``."""
-    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-    return stacked(projections, precision, first_scale=attention.scaling)
-
-
 def stacked(
     projections: Sequence[nn.Linear], precision: Precision, first_scale: float = 1.0
 ) -> PackedLinear:
@@ -160,20 +124,6 @@ def stacked(
     biases = [in_fp32(layer.bias) for layer in projections]
     weights[0], biases[0] = weights[0] * first_scale, biases[0] * first_scale
     return precision.linear(torch.cat(weights), torch.cat(biases))
-
-
-def feed_forward(layer: Any, precision: Precision) -> FeedForward:
-    """The feed-forward network of a stock encoder or decoder layer."""
-    scale = getattr(layer, "w_resid", None)
-    return FeedForward(
-        pre_norm=layer.normalize_before,
-        fc1=precision.linear_of(layer.fc1),
-        activation=layer.activation_fn,
-        fc1_norm=norm_of(getattr(layer, "ffn_layernorm", None)),
-        fc2=precision.linear_of(layer.fc2),
-        residual_scale=None if scale is None else in_fp32(scale),
-        norm=norm_of(layer.final_layer_norm),
-    )
 
 
 def _cross_key_values(
@@ -197,29 +147,31 @@ def _cross_key_values(
     return rehearsal.cross_key_values(weight, bias, layers[0].encoder_attn, sources)
 
 
-def _layer_weights(layer: TransformerDecoderLayerBase, precision: Precision) -> LayerWeights:
-    cross = layer.encoder_attn
-    return LayerWeights(
-        pre_norm=layer.normalize_before,
-        self_qkv=queries_keys_values(layer.self_attn, precision),
-        self_out=_self_attention_output(layer, precision),
-        self_attn_norm=norm_of(layer.attn_ln),
-        self_norm=norm_of(layer.self_attn_layer_norm),
-        cross_query=stacked([cross.q_proj], precision, first_scale=cross.scaling),
-        cross_out=precision.linear_of(cross.out_proj),
-        cross_norm=norm_of(layer.encoder_attn_layer_norm),
-        feed_forward=feed_forward(layer, precision),
-    )
+def _layer_weights(layer: Any, precision: Precision) -> LayerWeights:
+    attention, cross = layer.self_attn, getattr(layer, "encoder_attn", None)
+    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+    linears = {
+        "self_qkv": stacked(projections, precision, first_scale=attention.scaling),  # C -> 3C
+        "self_out": _self_attention_output(layer, precision),
+    }
+    norms = {"self_norm": norm_of(layer.self_attn_layer_norm)}
+    if cross is not None:
+        linears["cross_query"] = stacked([cross.q_proj], precision, first_scale=cross.scaling)
+        linears["cross_out"] = precision.linear_of(cross.out_proj)
+        norms["cross_norm"] = norm_of(layer.encoder_attn_layer_norm)
+        norms["self_out_norm"] = norm_of(layer.attn_ln)  # NormFormer's --scale-attn
+    linears["fc1"], linears["fc2"] = map(precision.linear_of, (layer.fc1, layer.fc2))
+    norms["final_norm"] = norm_of(layer.final_layer_norm)
+    norms["fc1_norm"] = norm_of(getattr(layer, "ffn_layernorm", None))  # NormFormer's --scale-fc
+    scale = getattr(layer, "w_resid", None)
+    return LayerWeights(linears, norms, None if scale is None else in_fp32(scale))
 
 
-def _self_attention_output(
-    layer: TransformerDecoderLayerBase, precision: Precision
-) -> PackedLinear:
-    attention: MultiheadAttention = layer.self_attn
-    projection = attention.out_proj
-    if layer.c_attn is None:
+def _self_attention_output(layer: Any, precision: Precision) -> PackedLinear:
+    projection, scales = layer.self_attn.out_proj, getattr(layer, "c_attn", None)
+    if scales is None:
         return precision.linear_of(projection)
     # NormFormer's --scale-heads scales the projected output, with one factor per head_dim channels.
-    scale = in_fp32(layer.c_attn).repeat_interleave(attention.head_dim)
+    scale = in_fp32(scales).repeat_interleave(layer.self_attn.head_dim)
     weight, bias = in_fp32(projection.weight), in_fp32(projection.bias)
     return precision.linear(weight * scale[:, None], bias * scale)

@@ -57,8 +57,7 @@ def test_models_without_outliers_are_quantised_throughout(overrides, caplog):
         weights = weights_of(model_of(**overrides))
     assert "kept in" not in caplog.text
     for layer in weights.layers:
-        for own in (layer.self_qkv, layer.cross_out, layer.feed_forward.fc2):
-            assert type(own) is PackedInt8
+        assert {type(own) for own in layer.linears.values()} == {PackedInt8}
     assert type(weights.cross_key_values) is PackedInt8
 
 
@@ -71,8 +70,8 @@ def test_outliers_that_change_nothing_in_fp32_are_caught(caplog, monkeypatch):
         own = probabilities(outliers)
     assert distance(own, exact) < 0.06
     assert "--engine-precision int8: kept in " in caplog.text
-    for name in ("encoder.layers.1.qkv", "decoder.layers.0.self_qkv", "layers.0.feed_forward.fc1",
-                 "layers.1.feed_forward.fc2", "decoder.cross_key_values",
+    for name in ("encoder.layers.1.self_qkv", "decoder.layers.0.self_qkv", "layers.0.fc1",
+                 "layers.1.fc2", "decoder.cross_key_values",
                  "decoder.output_projection"):  # fmt: skip
         assert f"{name} (" in caplog.text
     assert "cross_query" not in caplog.text and "self_out" not in caplog.text
@@ -84,9 +83,9 @@ def test_outliers_that_change_nothing_in_fp32_are_caught(caplog, monkeypatch):
 def test_only_layers_that_suffer_are_kept():
     weights = weights_of(with_outliers(model_of(), 300.0, parts=("fc2",)))
     for layer in weights.layers:
-        assert type(layer.feed_forward.fc2) is PackedBFloat16
-        for own in (layer.self_qkv, layer.self_out, layer.cross_query, layer.feed_forward.fc1):
-            assert type(own) is PackedInt8
+        kinds = {name: type(own) for name, own in layer.linears.items()}
+        assert kinds.pop("fc2") is PackedBFloat16
+        assert set(kinds.values()) == {PackedInt8}
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -112,7 +111,7 @@ def test_models_in_other_dtypes_are_tried_in_fp32(dtype, caplog):
     with caplog.at_level("INFO"):
         weights = weights_of(with_outliers(model, 300.0, parts=("fc2",)).to(dtype))
     assert weights.rehearsed.dtype == torch.float32
-    assert "layers.1.feed_forward.fc2" in caplog.text and "fc1" not in caplog.text
+    assert "layers.1.fc2" in caplog.text and "fc1" not in caplog.text
 
 
 def test_the_model_is_as_before():

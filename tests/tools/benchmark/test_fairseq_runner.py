@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_fastdec.engine.network.weights import DecoderWeights
+from fairseq_fastdec.engine.network.weights import NetworkWeights
 from tests.support import command_line
 
 
@@ -54,16 +54,16 @@ def test_no_round_learns_from_the_one_before(worker):
 @pytest.mark.parametrize("decoding", ["greedy", "streaming"])
 def test_weights_are_prepared_once_and_not_while_the_clock_runs(worker, monkeypatch, decoding):
     prepared = []
-    of = DecoderWeights.of
+    of = NetworkWeights.of
     monkeypatch.setattr(
-        DecoderWeights,
+        NetworkWeights,
         "of",
         lambda *arguments, **named: prepared.append(arguments) or of(*arguments, **named),
     )
     loaded = worker(f"--decoding {decoding}")
-    assert len(prepared) == 1
+    assert len(prepared) == 2  # the encoder and the decoder
     assert loaded.decode(1).seconds > 0 and loaded.decode(1).seconds > 0
-    assert len(prepared) == 1
+    assert len(prepared) == 2
 
 
 def test_latencies_are_known_where_sentences_are_alone(worker):
