@@ -29,6 +29,7 @@ Overview, from the top layer down (docs/architecture.md):
 - ``faster_fairseq.py``
                    faster replacements for functions of fairseq, with equal results
 - ``compat.py``    compatibility with current versions of torch, and fixes of fairseq
+- ``wrapping.py``  wraps functions of fairseq
 - ``help.py``      ``--help`` and ``--help-all`` of fairseq's commands
 - ``noise.py``, ``progress.py``
                    suppresses third-party messages; shows progress within a batch
@@ -82,6 +83,7 @@ WITHOUT_FAIRSEQ = (
     "tools.translation.manifest", "tools.translation.output_lines", "tools.translation.pool",
     "tools.translation.progress_bar", "tools.translation.ray_node",
     "tools.translation.ray_pool", "tools.translation.text_files", "tools.translation.worker",
+    "wrapping",
 )  # fmt: skip
 PACKAGES = (
     "data", "decoding", "engine", "engine.kernels", "tools", "tools.distillation",

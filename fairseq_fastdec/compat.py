@@ -17,7 +17,6 @@ off.
 import _codecs
 import argparse
 import errno
-import functools
 import logging
 import os
 import pickle
@@ -44,6 +43,7 @@ except ImportError:  # numpy 1
 
 from . import help, progress
 from .data.languages import infer_languages
+from .wrapping import wrap
 
 logger = logging.getLogger(__name__)
 
@@ -68,23 +68,13 @@ def install() -> None:
             UNRESTRICTED,
         )
     _avoid_stale_encoder_kernel()
-    if not hasattr(data_utils.batch_by_size, "__wrapped__"):
-        data_utils.batch_by_size = _with_last_batch(data_utils.batch_by_size)
-    if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "__wrapped__"):
-        checkpoint_utils.load_checkpoint_to_cpu = _naming_the_file(
-            checkpoint_utils.load_checkpoint_to_cpu
-        )
-    if not hasattr(Trainer.load_checkpoint, "__wrapped__"):
-        Trainer.load_checkpoint = _with_check_by_task(Trainer.load_checkpoint)
-    if not hasattr(options.parse_args_and_arch, "__wrapped__"):
-        options.parse_args_and_arch = _with_help_at_last(options.parse_args_and_arch)
+    wrap(data_utils, "batch_by_size", _with_last_batch)
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
+    wrap(Trainer, "load_checkpoint", _with_check_by_task)
+    wrap(options, "parse_args_and_arch", _with_help_at_last)
     distributed_utils._broadcast_object_slow = _broadcast_object
-    if not hasattr(dataclass_utils.override_module_args, "__wrapped__"):
-        dataclass_utils.override_module_args = _with_languages(dataclass_utils.override_module_args)
-    if not hasattr(TranslationFromPretrainedBARTTask.__init__, "__wrapped__"):
-        TranslationFromPretrainedBARTTask.__init__ = _with_args(
-            TranslationFromPretrainedBARTTask.__init__
-        )
+    wrap(dataclass_utils, "override_module_args", _with_languages)
+    wrap(TranslationFromPretrainedBARTTask, "__init__", _with_args)
     progress.install()
 
 
@@ -122,53 +112,43 @@ def _avoid_stale_encoder_kernel() -> None:
         layer.can_use_fastpath = property(lambda self: False, lambda self, value: None)
 
 
-def _with_last_batch(batch_by_size):
+def _with_last_batch(batch_by_size, indices, *args, fixed_shapes=None, **kwargs):
     """Keep the last batch, which fairseq after 0.12.2 drops if its size is not a multiple.
 
     With fairseq-generate's default (--required-batch-size-multiple 8), up to seven sentences of a
     test set, or all of a small one, are silently not translated. 0.12.2 keeps them.
     """
-
-    @functools.wraps(batch_by_size)
-    def batch_all(indices, *args, fixed_shapes=None, **kwargs):
-        if fixed_shapes is not None:
-            return batch_by_size(indices, *args, fixed_shapes=fixed_shapes, **kwargs)
-        if len(indices) == 0:
-            return []
-        batches = list(batch_by_size(indices, *args, **kwargs))
-        n_batched = sum(len(batch) for batch in batches)
-        if n_batched < len(indices):
-            batches.append(indices[n_batched:])
-        return batches
-
-    return batch_all
+    if fixed_shapes is not None:
+        return batch_by_size(indices, *args, fixed_shapes=fixed_shapes, **kwargs)
+    if len(indices) == 0:
+        return []
+    batches = list(batch_by_size(indices, *args, **kwargs))
+    n_batched = sum(len(batch) for batch in batches)
+    if n_batched < len(indices):
+        batches.append(indices[n_batched:])
+    return batches
 
 
-def _naming_the_file(load_checkpoint_to_cpu):
+def _naming_the_file(load_checkpoint_to_cpu, path, *args, **kwargs):
     """Add the file name to torch's errors, and shorten them to one line."""
-
-    @functools.wraps(load_checkpoint_to_cpu)
-    def load_named(path, *args, **kwargs):
-        try:
-            return load_checkpoint_to_cpu(path, *args, **kwargs)
-        except pickle.UnpicklingError as error:
-            name = re.search(r"GLOBAL (\S+)", str(error))
-            if name is None:
-                raise _damaged(path, error) from error
-            raise UnreadableCheckpoint(
-                f"{path}: contains {name.group(1)}, which fairseq's checkpoints do not need and "
-                "which could execute arbitrary code: it is not loaded; use a checkpoint that "
-                "contains only data"
-            ) from error
-        except (EOFError, KeyError, RuntimeError, TypeError, UnicodeError) as error:
+    try:
+        return load_checkpoint_to_cpu(path, *args, **kwargs)
+    except pickle.UnpicklingError as error:
+        name = re.search(r"GLOBAL (\S+)", str(error))
+        if name is None:
             raise _damaged(path, error) from error
-        except OSError as error:
-            # For a truncated file torch seeks to a negative position.
-            if error.errno == errno.EINVAL and error.filename is None:
-                raise _damaged(path, error) from error
-            raise
-
-    return load_named
+        raise UnreadableCheckpoint(
+            f"{path}: contains {name.group(1)}, which fairseq's checkpoints do not need and "
+            "which could execute arbitrary code: it is not loaded; use a checkpoint that "
+            "contains only data"
+        ) from error
+    except (EOFError, KeyError, RuntimeError, TypeError, UnicodeError) as error:
+        raise _damaged(path, error) from error
+    except OSError as error:
+        # For a truncated file torch seeks to a negative position.
+        if error.errno == errno.EINVAL and error.filename is None:
+            raise _damaged(path, error) from error
+        raise
 
 
 def _damaged(path: str, error: Exception) -> UnreadableCheckpoint:
@@ -180,7 +160,7 @@ def _damaged(path: str, error: Exception) -> UnreadableCheckpoint:
     )
 
 
-def _with_check_by_task(load_checkpoint):
+def _with_check_by_task(load_checkpoint, trainer, filename, *args, **kwargs):
     """Pass a checkpoint's ``task_state`` to the task in fairseq-train, as fairseq-generate does.
 
     Otherwise training could continue from a checkpoint of a different task. If the task has a
@@ -188,97 +168,77 @@ def _with_check_by_task(load_checkpoint):
     ``check_finetuned`` is called with the checkpoint, before torch would report parameters of
     different shapes.
     """
+    finetunes = filename == trainer.cfg.checkpoint.finetune_from_model
+    check = getattr(trainer.task, "check_finetuned" if finetunes else "check_restored", None)
+    if check is None:
+        return load_checkpoint(trainer, filename, *args, **kwargs)
+    read = checkpoint_utils.load_checkpoint_to_cpu
 
-    @functools.wraps(load_checkpoint)
-    def load_checked(trainer, filename, *args, **kwargs):
-        finetunes = filename == trainer.cfg.checkpoint.finetune_from_model
-        check = getattr(trainer.task, "check_finetuned" if finetunes else "check_restored", None)
-        if check is None:
-            return load_checkpoint(trainer, filename, *args, **kwargs)
-        read = checkpoint_utils.load_checkpoint_to_cpu
+    def read_checked(*read_args, **read_kwargs):
+        state = read(*read_args, **read_kwargs)
+        if finetunes:
+            check(filename, state, trainer.cfg.model, trainer.get_model())
+        else:
+            check(state.get("task_state") or {})
+        return state
 
-        def read_checked(*read_args, **read_kwargs):
-            state = read(*read_args, **read_kwargs)
-            if finetunes:
-                check(filename, state, trainer.cfg.model, trainer.get_model())
-            else:
-                check(state.get("task_state") or {})
-            return state
-
-        checkpoint_utils.load_checkpoint_to_cpu = read_checked
-        try:
-            return load_checkpoint(trainer, filename, *args, **kwargs)
-        finally:
-            checkpoint_utils.load_checkpoint_to_cpu = read
-
-    return load_checked
+    checkpoint_utils.load_checkpoint_to_cpu = read_checked
+    try:
+        return load_checkpoint(trainer, filename, *args, **kwargs)
+    finally:
+        checkpoint_utils.load_checkpoint_to_cpu = read
 
 
-def _with_args(init):
+def _with_args(init, task, args, *dictionaries, **keywords):
     """Set ``self.args``, which the task reads; its base class has only ``self.cfg`` since 0.11.
 
     Otherwise it fails in training and decoding: "object has no attribute 'args'".
     """
-
-    @functools.wraps(init)
-    def init_with_args(task, args, *dictionaries, **keywords):
-        task.args = args
-        init(task, args, *dictionaries, **keywords)
-
-    return init_with_args
+    task.args = args
+    init(task, args, *dictionaries, **keywords)
 
 
-def _with_languages(override_module_args):
+def _with_languages(override_module_args, args):
     """Find the languages for the Moses tokeniser in the data, as the task does.
 
     fairseq takes them only from the command line, and fails if they are not given.
     """
-
-    @functools.wraps(override_module_args)
-    def override_with_languages(args):
-        if getattr(args, "tokenizer", None) == "moses" and hasattr(args, "data"):
-            try:
-                infer_languages(args)
-            except (OSError, ValueError) as error:
-                raise ValueError(f"--tokenizer moses: needs the languages: {error}") from error
-        return override_module_args(args)
-
-    return override_with_languages
+    if getattr(args, "tokenizer", None) == "moses" and hasattr(args, "data"):
+        try:
+            infer_languages(args)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"--tokenizer moses: needs the languages: {error}") from error
+    return override_module_args(args)
 
 
-def _with_help_at_last(parse_args_and_arch):
+def _with_help_at_last(parse_args_and_arch, parser, input_args=None, *args, **kwargs):
     """Show the options of the task, architecture and criterion in ``--help``.
 
     fairseq parses the arguments twice, and adds these options in between; ``--help`` would end the
     program in the first pass. So ``--help`` and ``--help-all``, which this adds, are removed from
     the first pass.
     """
+    arguments = list(sys.argv[1:] if input_args is None else input_args)
+    without_help = [argument for argument in arguments if not help.asks_for_help(argument)]
+    required = [action for action in parser._actions if action.required]
 
-    @functools.wraps(parse_args_and_arch)
-    def parse_and_help(parser, input_args=None, *args, **kwargs):
-        arguments = list(sys.argv[1:] if input_args is None else input_args)
-        without_help = [argument for argument in arguments if not help.asks_for_help(argument)]
-        required = [action for action in parser._actions if action.required]
+    def parse_known_args(_: Optional[Sequence[str]] = None) -> tuple[Any, Sequence[str]]:
+        parser.__dict__.pop("parse_known_args", None)
+        # With --help, required options may be missing.
+        _set_required(required, False)
+        try:
+            args, rest = parser.parse_known_args(without_help)
+        finally:
+            _set_required(required, True)
+        if getattr(args, "arch", "") is None:
+            del args.arch  # otherwise fairseq-train would look it up
+        help.set_help(parser, args, is_short=help.ALL not in arguments)
+        return args, rest
 
-        def parse_known_args(_: Optional[Sequence[str]] = None) -> tuple[Any, Sequence[str]]:
-            parser.__dict__.pop("parse_known_args", None)
-            # With --help, required options may be missing.
-            _set_required(required, False)
-            try:
-                args, rest = parser.parse_known_args(without_help)
-            finally:
-                _set_required(required, True)
-            if getattr(args, "arch", "") is None:
-                del args.arch  # otherwise fairseq-train would look it up
-            help.set_help(parser, args, is_short=help.ALL not in arguments)
-            return args, rest
-
-        if arguments != without_help:
-            help.add_all(parser)
-            parser.parse_known_args = parse_known_args
-        return parse_args_and_arch(parser, input_args, *args, **kwargs)
-
-    return parse_and_help
+    if arguments != without_help:
+        help.add_all(parser)
+        parser.parse_known_args = parse_known_args
+    return parse_args_and_arch(parser, input_args, *args, **kwargs)
 
 
 def _set_required(actions: Sequence[argparse.Action], is_required: bool) -> None:

@@ -5,7 +5,6 @@ read their configuration for every line, which omegaconf checks each time. Toget
 long as fast decoding itself.
 """
 
-import functools
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable
@@ -15,6 +14,8 @@ import torch
 from fairseq.data import Dictionary, data_utils
 from torch import Tensor
 
+from .wrapping import wrap
+
 # The functions of fairseq's commands that read their configuration for every line.
 LOOPS = {"fairseq_cli.generate": "_main", "fairseq_cli.interactive": "main"}
 # The groups of the configuration that they read.
@@ -23,96 +24,83 @@ GROUPS = ("common_eval", "generation")
 
 def install() -> None:
     """Replace the functions, including those of fairseq's commands that are already imported."""
-    if not hasattr(Dictionary.string, "__wrapped__"):
-        Dictionary.string = _by_look_up(Dictionary.string)
-        Dictionary.encode_line = _at_once(Dictionary.encode_line)
+    wrap(Dictionary, "string", _by_look_up)
+    wrap(Dictionary, "encode_line", _at_once)
     for name, loop in LOOPS.items():
         # A module in the middle of its import has no loop yet.
-        function = getattr(sys.modules.get(name), loop, None)
-        if function is not None and not hasattr(function, "__wrapped__"):
-            setattr(sys.modules[name], loop, _with_plain_groups(function))
+        if hasattr(sys.modules.get(name), loop):
+            wrap(sys.modules[name], loop, _with_plain_groups)
 
 
-def _by_look_up(string: Callable) -> Callable:
+def _by_look_up(
+    string: Callable,
+    dictionary: Dictionary,
+    tensor: Any,
+    bpe_symbol: Optional[str] = None,
+    escape_unk: bool = False,
+    extra_symbols_to_ignore: Optional[Iterable[int]] = None,
+    unk_string: Optional[str] = None,
+    include_eos: bool = False,
+    separator: str = " ",
+) -> str:
     """``Dictionary.string`` for tensors ``[n]``, with one list look-up per token."""
     known = (Dictionary.__getitem__, Dictionary.unk_string)
-
-    @functools.wraps(string)
-    def string_by_look_up(
-        dictionary: Dictionary,
-        tensor: Any,
-        bpe_symbol: Optional[str] = None,
-        escape_unk: bool = False,
-        extra_symbols_to_ignore: Optional[Iterable[int]] = None,
-        unk_string: Optional[str] = None,
-        include_eos: bool = False,
-        separator: str = " ",
-    ) -> str:
-        kind = type(dictionary)
-        is_simple = isinstance(tensor, Tensor) and tensor.dim() == 1
-        if not is_simple or (kind.__getitem__, kind.unk_string) != known:
-            return string(
-                dictionary, tensor, bpe_symbol, escape_unk, extra_symbols_to_ignore, unk_string,
-                include_eos, separator,
-            )  # fmt: skip
-        ignored = {*(extra_symbols_to_ignore or ()), dictionary.bos()}
-        if not include_eos:
-            ignored.add(dictionary.eos())
-        unk = dictionary.unk()
-        if unk_string is None:
-            unk_string = dictionary.unk_string(escape_unk)
-        symbols, n_symbols = dictionary.symbols, len(dictionary.symbols)
-        words = [
-            unk_string
-            if token == unk
-            else (symbols[token] if token < n_symbols else dictionary.unk_word)
-            for token in tensor.tolist()
-            if token not in ignored
-        ]
-        return data_utils.post_process(separator.join(words), bpe_symbol)
-
-    return string_by_look_up
+    kind = type(dictionary)
+    is_simple = isinstance(tensor, Tensor) and tensor.dim() == 1
+    if not is_simple or (kind.__getitem__, kind.unk_string) != known:
+        return string(
+            dictionary, tensor, bpe_symbol, escape_unk, extra_symbols_to_ignore, unk_string,
+            include_eos, separator,
+        )  # fmt: skip
+    ignored = {*(extra_symbols_to_ignore or ()), dictionary.bos()}
+    if not include_eos:
+        ignored.add(dictionary.eos())
+    unk = dictionary.unk()
+    if unk_string is None:
+        unk_string = dictionary.unk_string(escape_unk)
+    symbols, n_symbols = dictionary.symbols, len(dictionary.symbols)
+    words = [
+        unk_string
+        if token == unk
+        else (symbols[token] if token < n_symbols else dictionary.unk_word)
+        for token in tensor.tolist()
+        if token not in ignored
+    ]
+    return data_utils.post_process(separator.join(words), bpe_symbol)
 
 
-def _at_once(encode_line: Callable) -> Callable:
+def _at_once(
+    encode_line: Callable,
+    dictionary: Dictionary,
+    line: str,
+    line_tokenizer: Optional[Callable] = None,
+    add_if_not_exist: bool = True,
+    consumer: Optional[Callable[[str, int], Any]] = None,
+    append_eos: bool = True,
+    reverse_order: bool = False,
+) -> Tensor:
     """``Dictionary.encode_line`` that creates its tensor, int32 ``[n]``, from a list."""
-    # The default tokeniser, which is not accessible by name in all versions of fairseq.
-    defaults = encode_line.__defaults__ or ()
-
-    @functools.wraps(encode_line)
-    def encode_line_at_once(
-        dictionary: Dictionary,
-        line: str,
-        line_tokenizer: Callable = defaults[0],
-        add_if_not_exist: bool = True,
-        consumer: Optional[Callable[[str, int], Any]] = None,
-        append_eos: bool = True,
-        reverse_order: bool = False,
-    ) -> Tensor:
-        words = line_tokenizer(line)
-        if reverse_order:
-            words = words[::-1]
-        number_of = dictionary.add_symbol if add_if_not_exist else dictionary.index
-        numbers = []
-        for word in words:
-            number = number_of(word)
-            if consumer is not None:
-                consumer(word, number)
-            numbers.append(number)
-        if append_eos:
-            numbers.append(dictionary.eos_index)
-        return torch.tensor(numbers, dtype=torch.int32)
-
-    return encode_line_at_once
+    if line_tokenizer is None:
+        # The default tokeniser is not accessible by name in all versions of fairseq.
+        line_tokenizer, *_ = encode_line.__defaults__ or ()
+    words = line_tokenizer(line)
+    if reverse_order:
+        words = words[::-1]
+    number_of = dictionary.add_symbol if add_if_not_exist else dictionary.index
+    numbers = []
+    for word in words:
+        number = number_of(word)
+        if consumer is not None:
+            consumer(word, number)
+        numbers.append(number)
+    if append_eos:
+        numbers.append(dictionary.eos_index)
+    return torch.tensor(numbers, dtype=torch.int32)
 
 
-def _with_plain_groups(loop: Callable) -> Callable:
-    @functools.wraps(loop)
-    def loop_with_plain_groups(cfg: Any, *args: Any) -> Any:
-        # fairseq converts a Namespace later.
-        return loop(cfg if isinstance(cfg, Namespace) else _Config(cfg), *args)
-
-    return loop_with_plain_groups
+def _with_plain_groups(loop: Callable, cfg: Any, *args: Any) -> Any:
+    # fairseq converts a Namespace later.
+    return loop(cfg if isinstance(cfg, Namespace) else _Config(cfg), *args)
 
 
 class _Config:

@@ -8,7 +8,6 @@ decoding a sentence with a small model. :func:`install` fixes all three.
 
 import copy
 import difflib
-import functools
 import itertools
 import weakref
 from argparse import Namespace
@@ -29,6 +28,7 @@ from .decoding.methods.streaming import Streaming
 from .decoding.options import DecodingOptions
 from .kept_generators import KeptGenerators, key_of
 from .tasks.fast_decoding import FastDecoding, makes_batches_as_fairseq
+from .wrapping import wrap
 
 OWN = {option.name for option in fields(DecodingOptions)} - {"_name"}
 
@@ -38,54 +38,47 @@ _CALLS: "weakref.WeakKeyDictionary[GeneratorHubInterface, HubCalls]" = weakref.W
 
 def install() -> None:
     """Check the options of the hub's methods and ``from_pretrained``, and reuse generators."""
-    if not hasattr(GeneratorHubInterface.generate, "__wrapped__"):
-        GeneratorHubInterface.generate = _with_kept_generators(GeneratorHubInterface.generate)
-    if not hasattr(checkpoint_utils.overwrite_args_by_name, "__wrapped__"):
-        checkpoint_utils.overwrite_args_by_name = _with_own_tasks(
-            checkpoint_utils.overwrite_args_by_name
+    wrap(GeneratorHubInterface, "generate", _with_kept_generators)
+    wrap(checkpoint_utils, "overwrite_args_by_name", _with_own_tasks)
+
+
+def _with_kept_generators(
+    generate: Callable,
+    hub: Any,
+    tokenized_sentences: Any,
+    beam: int = 5,
+    verbose: bool = False,
+    skip_invalid_size_inputs: bool = False,
+    inference_step_args: Optional[dict[str, Any]] = None,
+    prefix_allowed_tokens_fn: Optional[Callable] = None,
+    **options: Any,
+) -> Any:
+    is_one = torch.is_tensor(tokenized_sentences) and tokenized_sentences.dim() == 1
+    sentences = [tokenized_sentences] if is_one else tokenized_sentences
+    leaves_out_long = skip_invalid_size_inputs and not is_one
+    if not leaves_out_long:
+        _check_lengths(hub, sentences)
+    is_fairseqs = verbose or prefix_allowed_tokens_fn is not None or not len(sentences)
+    if is_fairseqs or not isinstance(hub.task, FastDecoding):
+        _check_options(hub.task, options)
+        return generate(
+            hub,
+            tokenized_sentences,
+            beam,
+            verbose,
+            skip_invalid_size_inputs,
+            inference_step_args,
+            prefix_allowed_tokens_fn,
+            **options,
         )
-
-
-def _with_kept_generators(generate: Callable) -> Callable:
-    @functools.wraps(generate)
-    def generate_checked(
-        hub: Any,
-        tokenized_sentences: Any,
-        beam: int = 5,
-        verbose: bool = False,
-        skip_invalid_size_inputs: bool = False,
-        inference_step_args: Optional[dict[str, Any]] = None,
-        prefix_allowed_tokens_fn: Optional[Callable] = None,
-        **options: Any,
-    ) -> Any:
-        is_one = torch.is_tensor(tokenized_sentences) and tokenized_sentences.dim() == 1
-        sentences = [tokenized_sentences] if is_one else tokenized_sentences
-        leaves_out_long = skip_invalid_size_inputs and not is_one
-        if not leaves_out_long:
-            _check_lengths(hub, sentences)
-        is_fairseqs = verbose or prefix_allowed_tokens_fn is not None or not len(sentences)
-        if is_fairseqs or not isinstance(hub.task, FastDecoding):
-            _check_options(hub.task, options)
-            return generate(
-                hub,
-                tokenized_sentences,
-                beam,
-                verbose,
-                skip_invalid_size_inputs,
-                inference_step_args,
-                prefix_allowed_tokens_fn,
-                **options,
-            )
-        if hub not in _CALLS:
-            _CALLS[hub] = HubCalls(hub.task, sentences[0])
-            skip_idle_work(hub.tokenizer)
-        options["beam"] = beam
-        hypotheses = _CALLS[hub].generated(
-            hub, sentences, options, leaves_out_long, inference_step_args or {}
-        )
-        return hypotheses[0] if is_one else hypotheses
-
-    return generate_checked
+    if hub not in _CALLS:
+        _CALLS[hub] = HubCalls(hub.task, sentences[0])
+        skip_idle_work(hub.tokenizer)
+    options["beam"] = beam
+    hypotheses = _CALLS[hub].generated(
+        hub, sentences, options, leaves_out_long, inference_step_args or {}
+    )
+    return hypotheses[0] if is_one else hypotheses
 
 
 class HubCalls:
@@ -203,33 +196,28 @@ def _check_options(task: Any, names: Iterable[str]) -> None:
             )
 
 
-def _with_own_tasks(overwrite: Callable) -> Callable:
+def _with_own_tasks(overwrite: Callable, cfg: DictConfig, overrides: Any) -> None:
     """Apply overrides of the task's name and of options that a checkpoint does not have.
 
     fairseq only overwrites options that are in the checkpoint. For tasks without a dataclass, it
     overwrites everything and accepts any name.
     """
-
-    @functools.wraps(overwrite)
-    def overwrite_all(cfg: DictConfig, overrides: Any) -> None:
-        known = _names_in(cfg)
-        overwrite(cfg, overrides)
-        task, name = cfg.get("task"), overrides.get("task")
-        if isinstance(task, Namespace) and _is_own(task.task):
-            _check_overrides(set(overrides) - known)
-        if not isinstance(task, DictConfig):
-            return
-        if isinstance(name, str) and _is_own(name):
-            with open_dict(task):
-                task._name = name
-        if not _is_own(task.get("_name")):
-            return
-        with open_dict(task):
-            for option in OWN & overrides.keys():
-                task[option] = overrides[option]
+    known = _names_in(cfg)
+    overwrite(cfg, overrides)
+    task, name = cfg.get("task"), overrides.get("task")
+    if isinstance(task, Namespace) and _is_own(task.task):
         _check_overrides(set(overrides) - known)
-
-    return overwrite_all
+    if not isinstance(task, DictConfig):
+        return
+    if isinstance(name, str) and _is_own(name):
+        with open_dict(task):
+            task._name = name
+    if not _is_own(task.get("_name")):
+        return
+    with open_dict(task):
+        for option in OWN & overrides.keys():
+            task[option] = overrides[option]
+    _check_overrides(set(overrides) - known)
 
 
 def _is_own(task: Any) -> bool:

@@ -10,7 +10,6 @@ It has to be called before fairseq is imported.
 """
 
 import contextlib
-import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from typing import Any, Optional
 
 from .known_modules import known
 from .noise import imports_unheard
+from .wrapping import wrap
 
 # The modules of these packages are deferred.
 DEFERRED_PACKAGES = (
@@ -85,7 +85,7 @@ def install() -> None:
     for package, names in REGISTERING.items():
         module = importlib.import_module(package)
         for name in names:
-            setattr(module, name, _registering(getattr(module, name)))
+            wrap(module, name, _registering)
 
 
 def load_all() -> None:
@@ -109,18 +109,14 @@ def once_run(name: str, call: Callable[[], object]) -> None:
         call()
 
 
-def _registering(register: Callable) -> Callable:
-    @functools.wraps(register)
-    def register_name(*args: Any, **kwargs: Any) -> Callable:
-        decorate = register(*args, **kwargs)
+def _registering(register: Callable, *args: Any, **kwargs: Any) -> Callable:
+    decorate = register(*args, **kwargs)
 
-        def decorate_class(decorated: Any) -> Any:
-            with _as_they_are():
-                return decorate(decorated)
+    def decorate_class(decorated: Any) -> Any:
+        with _as_they_are():
+            return decorate(decorated)
 
-        return decorate_class
-
-    return register_name
+    return decorate_class
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from .memory import forget_pages, large_pieces_apart, trim
+from .wrapping import wrap
 
 # The number of bytes that are copied at a time.
 PIECE = 1 << 22
@@ -52,14 +53,8 @@ _copying: ContextVar[Optional["CopyByPieces"]] = ContextVar("copying", default=N
 
 def install() -> None:
     """Make fairseq map checkpoints when it loads only models."""
-    if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "maps_files"):
-        checkpoint_utils.load_checkpoint_to_cpu = _mapping_files(
-            checkpoint_utils.load_checkpoint_to_cpu
-        )
-    if not hasattr(checkpoint_utils.load_model_ensemble_and_task, "__wrapped__"):
-        checkpoint_utils.load_model_ensemble_and_task = _copying_by_pieces(
-            checkpoint_utils.load_model_ensemble_and_task
-        )
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _mapping_files)
+    wrap(checkpoint_utils, "load_model_ensemble_and_task", _copying_by_pieces)
 
 
 class CopyByPieces(TorchFunctionMode):
@@ -139,25 +134,21 @@ class CopyByPieces(TorchFunctionMode):
         return any(start <= first and first + size <= end for start, end in self._stretches)
 
 
-def _copying_by_pieces(load_models: Callable) -> Callable:
-    @functools.wraps(load_models)
-    def load_sparingly(*args: Any, **kwargs: Any) -> Any:
-        task = inspect.signature(load_models).bind(*args, **kwargs).arguments.get("task")
-        copying = CopyByPieces(defers=getattr(task, "defers_weights", False))
-        before = _copying.set(copying)
-        try:
-            with copying, large_pieces_apart():
-                loaded = load_models(*args, **kwargs)
-            for model in loaded[0]:
-                _read_all_but_layers(model)
-                _read_when_called(model)
-            return loaded
-        finally:
-            _copying.reset(before)
-            copying.close()
-            trim()
-
-    return load_sparingly
+def _copying_by_pieces(load_models: Callable, *args: Any, **kwargs: Any) -> Any:
+    task = inspect.signature(load_models).bind(*args, **kwargs).arguments.get("task")
+    copying = CopyByPieces(defers=getattr(task, "defers_weights", False))
+    before = _copying.set(copying)
+    try:
+        with copying, large_pieces_apart():
+            loaded = load_models(*args, **kwargs)
+        for model in loaded[0]:
+            _read_all_but_layers(model)
+            _read_when_called(model)
+        return loaded
+    finally:
+        _copying.reset(before)
+        copying.close()
+        trim()
 
 
 def read_weights(modules: Iterable[nn.Module], but: Collection[Tensor] = ()) -> None:
@@ -211,17 +202,12 @@ def _read_near(module: nn.Module, *_: Any) -> None:
             read_weight(parameter)
 
 
-def _mapping_files(load_checkpoint: Callable) -> Callable:
-    @functools.wraps(load_checkpoint)
-    def load_mapped(*args: Any, **kwargs: Any) -> Any:
-        copying = _copying.get()
-        if copying is None:
-            return load_checkpoint(*args, **kwargs)
-        with _torch_maps(copying):
-            return load_checkpoint(*args, **kwargs)
-
-    load_mapped.maps_files = True  # type: ignore[attr-defined]
-    return load_mapped
+def _mapping_files(load_checkpoint: Callable, *args: Any, **kwargs: Any) -> Any:
+    copying = _copying.get()
+    if copying is None:
+        return load_checkpoint(*args, **kwargs)
+    with _torch_maps(copying):
+        return load_checkpoint(*args, **kwargs)
 
 
 @contextlib.contextmanager

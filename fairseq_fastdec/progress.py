@@ -4,7 +4,6 @@
 bar would stay at 0 until the end.
 """
 
-import functools
 import json
 import time
 import weakref
@@ -13,6 +12,8 @@ from typing import Optional, TypeVar
 
 from fairseq.logging import progress_bar
 from fairseq.logging.progress_bar import JsonProgressBar, SimpleProgressBar, TqdmProgressBar
+
+from .wrapping import wrap
 
 Item = TypeVar("Item")
 
@@ -25,19 +26,14 @@ _n_begun = 0
 
 def install() -> None:
     """Keep a reference to fairseq's progress bar, which is not accessible otherwise."""
-    if not hasattr(progress_bar.progress_bar, "__wrapped__"):
-        progress_bar.progress_bar = _remembered(progress_bar.progress_bar)
+    wrap(progress_bar, "progress_bar", _remembered)
 
 
-def _remembered(make_bar):
-    @functools.wraps(make_bar)
-    def make_and_remember(*args, **kwargs):
-        global _latest, _n_begun
-        bar = make_bar(*args, **kwargs)
-        _latest, _n_begun = weakref.ref(bar), 0
-        return bar
-
-    return make_and_remember
+def _remembered(make_bar, *args, **kwargs):
+    global _latest, _n_begun
+    bar = make_bar(*args, **kwargs)
+    _latest, _n_begun = weakref.ref(bar), 0
+    return bar
 
 
 def shown(items: Iterable[Item], n_items: int) -> Iterator[Item]:

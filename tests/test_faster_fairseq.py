@@ -84,10 +84,10 @@ def test_loops_see_the_configuration_that_they_would_read():
         seen.append((cfg.generation.beam, cfg.generation._get_parent().dataset.max_tokens))
         return "scorer"
 
-    assert faster_fairseq._with_plain_groups(loop)(cfg, "out") == "scorer"
+    assert faster_fairseq._with_plain_groups(loop, cfg, "out") == "scorer"
     assert seen == [(seen[0][0], 7, "@@ ", ("out",)), (1, 12000)]
     assert "'beam': 7" in seen[0][0]
-    assert faster_fairseq._with_plain_groups(lambda cfg: cfg)(argparse.Namespace(a=1)).a == 1
+    assert faster_fairseq._with_plain_groups(lambda cfg: cfg, argparse.Namespace(a=1)).a == 1
 
 
 @pytest.mark.parametrize("name", ["generate", "interactive"])

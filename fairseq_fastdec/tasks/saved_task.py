@@ -5,7 +5,6 @@ Without the plugin, a checkpoint of ``translation_fastdec`` would fail with "Cou
 type". So :func:`install` makes fairseq-train save ``translation`` and its options.
 """
 
-import functools
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import fields
@@ -14,25 +13,21 @@ from typing import Any, cast
 from fairseq.trainer import Trainer
 
 from ..decoding.options import DecodingOptions
+from ..wrapping import wrap
 from .registration import STOCK, SUFFIX
 
 
 def install() -> None:
     """Make fairseq-train save the stock task's name and options."""
-    if not hasattr(Trainer.state_dict, "__wrapped__"):
-        Trainer.state_dict = _with_stock_task(Trainer.state_dict)
+    wrap(Trainer, "state_dict", _with_stock_task)
 
 
-def _with_stock_task(state_dict: Callable) -> Callable:
-    @functools.wraps(state_dict)
-    def state_with_stock_task(trainer: Any) -> dict[str, Any]:
-        state = state_dict(trainer)
-        cfg = state.get("cfg")
-        if isinstance(cfg, dict) and "task" in cfg:
-            state["cfg"] = {**cfg, "task": stock_task(cfg["task"])}
-        return state
-
-    return state_with_stock_task
+def _with_stock_task(state_dict: Callable, trainer: Any) -> dict[str, Any]:
+    state = state_dict(trainer)
+    cfg = state.get("cfg")
+    if isinstance(cfg, dict) and "task" in cfg:
+        state["cfg"] = {**cfg, "task": stock_task(cfg["task"])}
+    return state
 
 
 def stock_task(options: Any) -> Any:

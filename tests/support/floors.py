@@ -18,6 +18,7 @@ FLOORS = (
         "progress",
         "results",
         "stock_decoders",
+        "wrapping",
     ),
     ("engine.kernels",),
     ("engine.products",),
