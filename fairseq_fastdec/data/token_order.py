@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -97,28 +96,6 @@ def fold(tokens: Tensor, order: TokenOrder, end: int, pad: int) -> Tensor:
     folded = padded.gather(1, source.clamp(0, tokens.size(1)))
     folded = folded.masked_fill(slots >= lengths, end)
     return folded.masked_fill(slots >= order.folded_length(lengths), pad)
-
-
-def unfolding(content: np.ndarray, order: TokenOrder) -> tuple[np.ndarray, np.ndarray]:
-    """The slots of the tokens of natural sentences.
-
-    Args:
-        content: bool ``[B, N]``, true for slots with tokens of the sentence.
-
-    Returns:
-        int64 ``[B, N]``, the slot of each natural position, followed by the other slots in any
-        order, and the lengths, int64 ``[B]``
-    """
-    n_slots = content.shape[1]
-    slots = np.arange(n_slots)
-    if order.name == "l2r":
-        rank = slots
-    elif order.name == "r2l":
-        rank = n_slots - slots
-    else:
-        rank = np.where(slots % 2 == 0, slots, 2 * n_slots - slots)
-    rank = np.where(content, rank, 3 * n_slots)
-    return rank.argsort(axis=1, kind="stable"), content.sum(axis=1)
 
 
 def shifted(folded: Tensor, start: tuple[int, ...], pad: int) -> Tensor:

@@ -48,6 +48,7 @@ class DecodingGenerator(ABC):
         tokens_per_step: the number of tokens that the model has to predict per step.
         honours: the flags of fairseq's optional features that this method supports.
         network: the models, for :meth:`translate`.
+        beam: ``--beam``, at most the number of types that can be chosen.
         shortlist: the target types of ``--shortlist``; ``None`` for all.
         search: the method in compiled code; ``None`` if there is none.
         drafts: the drafts of ``--draft-file`` or a translation memory, for samples without
@@ -104,7 +105,8 @@ class DecodingGenerator(ABC):
         max_positions = min(model.max_decoder_positions() for model in models)
         self.rules = GenerationRules.from_args(args, dictionary, max_positions, self.eos)
         self.symbols_to_strip_from_output = {*symbols_to_strip_from_output, self.eos}
-        self.beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
+        # As in fairseq, padding is never chosen.
+        self.beam = min(getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM), len(dictionary) - 1)
         self.statistics = Statistics()
         self._file = StatisticsFile(options.decoding_stats)
         self.drafts = self._open_drafts()

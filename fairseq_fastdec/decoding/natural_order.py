@@ -1,38 +1,34 @@
 """Restores the natural order of tokens in hypotheses."""
 
-import numpy as np
-import torch
-from fairseq.data import Dictionary
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+from collections.abc import Sequence
 
-from ..data.token_order import TokenOrder, unfolding
+from fairseq.data import Dictionary
+
+from ..data.token_order import TokenOrder
 from .hypothesis import Hypotheses, Hypothesis, hypothesis
 
 
-def unfolded(
-    tokens: np.ndarray, scores: np.ndarray, order: TokenOrder, end: int, dictionary: Dictionary
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Hypotheses in natural order, ending in EOS, and their scores.
+def natural(
+    tokens: Sequence[int], scores: Sequence[float], order: TokenOrder, end: int, eos: int
+) -> tuple[list[int], list[float]]:
+    """A sentence in natural order, ending in EOS, and the scores of its tokens.
+
+    A token paired with an end token belongs to the sentence. The score of EOS is the sum over all
+    end tokens.
 
     Args:
-        tokens: int64 ``[H, N]`` in decoding order, followed by ``end`` tokens and padding.
-        scores: float32 ``[H, N]``, the log-probabilities, 0 for padding.
-
-    Returns:
-        tokens int64 and scores float32 ``[H, N + 1]``, and the lengths with EOS, int64 ``[H]``. The
-        score of EOS is the sum over all end tokens. Values after EOS are undefined.
+        tokens, scores: in decoding order, with the end tokens.
+        end: the token that ends decoding.
     """
-    is_end = tokens == end
-    positions, lengths = unfolding(~is_end & (tokens != dictionary.pad()), order)
-    numbers = np.arange(lengths.size)
-    where, last = (numbers[:, None], positions), (numbers, lengths)
-    own, own_scores = (
-        np.empty((lengths.size, tokens.shape[1] + 1), dtype=of.dtype) for of in (tokens, scores)
-    )
-    own[:, :-1], own_scores[:, :-1] = tokens[where], scores[where]
-    own[last], own_scores[last] = dictionary.eos(), np.where(is_end, scores, 0).sum(axis=1)
-    return own, own_scores, lengths + 1
+    slots = [slot for slot, token in enumerate(tokens) if token != end]
+    if order.name == "bidirectional":
+        # Left tokens run from the beginning, right tokens from the end.
+        right = [slot for slot in slots if slot % 2]
+        slots = [slot for slot in slots if slot % 2 == 0] + right[::-1]
+    elif order.name == "r2l":
+        slots = slots[::-1]
+    of_ends = sum(own for own, token in zip(scores, tokens) if token == end)
+    return [tokens[slot] for slot in slots] + [eos], [scores[slot] for slot in slots] + [of_ends]
 
 
 def in_natural_order(
@@ -42,28 +38,11 @@ def in_natural_order(
 
     Attention and alignment, which would be in decoding order, are left empty.
     """
-    flat = [one for own in hypotheses for one in own]
-    if not flat:
-        return hypotheses
-    device = flat[0]["tokens"].device
-    tokens = _side_by_side([one["tokens"] for one in flat], dictionary.pad())
-    scores = _side_by_side([one["positional_scores"] for one in flat], 0)
-    tokens, scores, lengths = unfolded(tokens, scores, order, end, dictionary)
-    parts = zip(flat, tokens, scores, lengths.tolist())
-    reordered = iter(
-        {**before, **first_tokens(own, before["score"], own_scores, length, device)}
-        for before, own, own_scores, length in parts
-    )
-    return [[next(reordered) for _ in own] for own in hypotheses]
 
+    def reordered(one: Hypothesis) -> Hypothesis:
+        tokens, scores = one["tokens"], one["positional_scores"]
+        own = natural(tokens.tolist(), scores.tolist(), order, end, dictionary.eos())
+        parts = (tokens.new_tensor(own[0]), one["score"], scores.new_tensor(own[1]))
+        return {**one, **hypothesis(*parts)}
 
-def first_tokens(
-    tokens: np.ndarray, score: Tensor, scores: np.ndarray, length: int, device: torch.device
-) -> Hypothesis:
-    """fairseq's dict of the first tokens ``[:length]``, copied."""
-    parts = (torch.from_numpy(values[:length].copy()).to(device) for values in (tokens, scores))
-    return hypothesis(next(parts), score, next(parts))
-
-
-def _side_by_side(values: list[Tensor], filler: int) -> np.ndarray:
-    return pad_sequence(values, True, filler).cpu().numpy()
+    return [[reordered(one) for one in own] for own in hypotheses]

@@ -1,12 +1,12 @@
 """Folding and unfolding: by hand, for every length, and by property."""
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_fastdec.data.token_order import ORDERS, TokenOrder, fold, shifted, unfolding
+from fairseq_fastdec.data.token_order import ORDERS, TokenOrder, fold, shifted
+from fairseq_fastdec.decoding.natural_order import natural
 
 PAD, END = 1, 99
 BOTH = [TokenOrder(name, n) for name in ORDERS for n in (1, 2)]
@@ -37,10 +37,11 @@ def batch(sentences):
 
 def unfold(folded, order):
     """The natural sentences that were folded, padded on the right."""
-    content = folded.ne(END) & folded.ne(PAD)
-    positions, lengths = map(torch.from_numpy, unfolding(content.numpy(), order))
-    beyond = torch.arange(folded.size(1)) >= lengths[:, None]
-    return folded.gather(1, positions).masked_fill(beyond, PAD)
+    found = []
+    for row in map(without_pad, folded):
+        sentence = natural(row, [0.0] * len(row), order, END, END)[0][:-1]
+        found.append(sentence + [PAD] * (folded.size(1) - len(sentence)))
+    return torch.tensor(found)
 
 
 def without_pad(row):
@@ -71,11 +72,11 @@ sentences_strategy = st.lists(st.lists(st.integers(3, 98), max_size=9), min_size
 def test_batches_fold_and_unfold_row_by_row(sentences, order, extra):
     tokens = torch.nn.functional.pad(batch(sentences), (0, extra), value=PAD)
     folded = fold(tokens, order, END, PAD)
-    natural = unfold(folded, order)
+    unfolded = unfold(folded, order)
     for index, sentence in enumerate(sentences):
         assert without_pad(folded[index]) == folded_by_hand(sentence, order)
-        assert without_pad(natural[index]) == sentence
-        assert natural[index, : len(sentence)].tolist() == sentence
+        assert without_pad(unfolded[index]) == sentence
+        assert unfolded[index, : len(sentence)].tolist() == sentence
 
 
 @given(sentences_strategy, st.sampled_from(BOTH))
@@ -96,17 +97,16 @@ def test_padding_is_on_the_right_only(sentences, order):
 )
 def test_a_token_beside_the_end_belongs_to_the_sentence(name, expected):
     """On whichever side of its pair it is."""
-    for ending, natural in zip([(50, END), (END, 50)], expected):
+    for ending, sentence in zip([(50, END), (END, 50)], expected):
         folded = torch.tensor([[10, 11, 12, 13, *ending, PAD, PAD]])
         unfolded = unfold(folded, TokenOrder(name, 2))
-        assert unfolded.tolist() == [[*natural, PAD, PAD, PAD]]
+        assert unfolded.tolist() == [[*sentence, PAD, PAD, PAD]]
 
 
 def test_where_the_tokens_are():
-    content = np.array([[True, True, True, False], [False] * 4])
-    positions, lengths = unfolding(content, BIDIRECTIONAL)
-    assert positions[0, :3].tolist() == [0, 2, 1]
-    assert lengths.tolist() == [3, 0]
+    found = natural([10, 11, 12, END], [-1.0, -2.0, -3.0, -4.0], BIDIRECTIONAL, END, 2)
+    assert found == ([10, 12, 11, 2], [-1.0, -3.0, -2.0, -4.0])
+    assert natural([END], [-4.0], BIDIRECTIONAL, END, 2) == ([2], [-4.0])
 
 
 def test_shifted_by_a_step():

@@ -1,6 +1,6 @@
 """Beam search in compiled code, for batches and streams."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, Optional
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ...engine.kernels import loading
-from ..hypothesis import Hypothesis, hypotheses_of
+from ..hypothesis import Hypotheses, Hypothesis, hypotheses_of
 from ..sources import Sources
-from ..statistics import INVOCATIONS, Statistics
+from ..statistics import INVOCATIONS, BeamRecord, SentenceRecord, Statistics
 from .search import CompiledSearch
 
 # The number of steps after which control returns to Python, for results and interrupts.
@@ -57,6 +57,24 @@ class BeamResult(NamedTuple):
     hypotheses: list[Hypothesis]
     steps: int
     expansions: int
+
+
+def in_order(
+    results: Iterable[BeamResult], sources: Sources, ids: list[int]
+) -> tuple[Hypotheses, list[SentenceRecord]]:
+    """The hypotheses in the order of the batch, and the cost of each sentence.
+
+    Args:
+        ids: the sentence numbers, for the records.
+    """
+    hypotheses: Hypotheses = [[] for _ in ids]
+    records: list[SentenceRecord] = []
+    n_source = sources.lengths.tolist()
+    for number, found, steps, expansions in results:
+        hypotheses[number] = found
+        costs = (n_source[number], found[0]["tokens"].numel(), steps, list[int](), expansions)
+        records.append(BeamRecord(ids[number], *costs))
+    return hypotheses, records
 
 
 class CompiledBeams(CompiledSearch):

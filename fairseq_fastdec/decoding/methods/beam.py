@@ -11,14 +11,14 @@ from torch import Tensor
 from ...engine import EngineModels
 from ...engine.searches import BeamOptions
 from ...errors import flag_of
-from ..compiled.beams import BeamResult, CompiledBeams, SentenceLimits
+from ..compiled.beams import BeamResult, CompiledBeams, SentenceLimits, in_order
 from ..constraints import prefix_lengths
 from ..generation_options import SAMPLING_FLAGS
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypotheses
 from ..option_rules import given
 from ..sources import Sources
-from ..statistics import BeamRecord, SentenceRecord
+from ..statistics import SentenceRecord
 from .beam_batch import BeamBatch
 from .beams import Beam, BeamRule, results_of
 from .generator import allowed_types
@@ -45,14 +45,12 @@ class FixedBeam(DecodingGenerator):
                     f"{flag_of(name)} {value}: has no effect with --sampling, whose samples do not "
                     "compete; remove one of them"
                 )
-        # As in fairseq, padding is never chosen.
-        width = min(self.beam, len(self.dictionary) - 1)
         if draws is not None:
-            self.rule = BeamRule(width, math.inf, None, waits=False, draws=draws)
+            self.rule = BeamRule(self.beam, math.inf, None, waits=False, draws=draws)
             return
         finalize = str(given(options.finalize, self.default_finalize))
         self.rule = BeamRule(
-            width,
+            self.beam,
             threshold=given(options.prune_threshold, self.default_threshold),
             per_candidate=given(options.max_candidates, self.default_max_candidates),
             waits=finalize == "paper",
@@ -71,7 +69,7 @@ class FixedBeam(DecodingGenerator):
             return self.translate(sources, ids, bos, prefix)
         beams = self.beams_of(sources, prefix)
         results = self.compiled_results(sources, self._limits(beams, ids, prefix), bos)
-        return self._in_order(results, beams, sources, ids)
+        return in_order(self._copied(results, beams), sources, ids)
 
     def translate(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
@@ -90,7 +88,7 @@ class FixedBeam(DecodingGenerator):
             )
             for beam in done
         )
-        return self._in_order(results, beams, sources, ids)
+        return in_order(self._copied(results, beams), sources, ids)
 
     def compiled_results(
         self, sources: Sources, limits: SentenceLimits, bos: int
@@ -98,22 +96,13 @@ class FixedBeam(DecodingGenerator):
         """The results of the compiled search, in any order."""
         return self.search.results(sources, limits, bos, self.statistics)
 
-    def _in_order(
-        self, results: Iterator[BeamResult], beams: list[Beam], sources: Sources, ids: list[int]
-    ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        hypotheses: Hypotheses = [[] for _ in ids]
-        records: list[SentenceRecord] = []
-        n_source = sources.lengths.tolist()
+    def _copied(self, results: Iterator[BeamResult], beams: list[Beam]) -> Iterator[BeamResult]:
+        """If the prefix contains EOS, fairseq returns k copies of the hypothesis."""
         for number, found, steps, expansions in results:
-            # If the prefix contains EOS, fairseq returns k copies of the hypothesis.
             if self.eos in beams[number].forced and not self.rule.waits:
-                copies = [found[0]] * self.rule.width
-                found = [{name: tensor.clone() for name, tensor in copy.items()} for copy in copies]
-            hypotheses[number] = found
-            n_tokens = found[0]["tokens"].numel()
-            costs = (n_source[number], n_tokens, steps, list[int](), expansions)
-            records.append(BeamRecord(ids[number], *costs))
-        return hypotheses, records
+                best, k = found[0].items(), self.rule.width
+                found = [{name: tensor.clone() for name, tensor in best} for _ in range(k)]
+            yield BeamResult(number, found, steps, expansions)
 
     def _limits(
         self, beams: list[Beam], ids: list[int], prefix: Optional[Tensor]

@@ -1,7 +1,7 @@
 """Double-token decoding: beam search over pairs of tokens (Imamura and Sumita, WAT 2020)."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Optional
 
 import torch
@@ -12,11 +12,13 @@ from ...data.special_tokens import start_tokens
 from ...data.token_order import common_order
 from ...engine import EngineModels
 from ...engine.searches import PairOptions
+from ..compiled.beams import BeamResult, in_order
 from ..compiled.pairs import CompiledPairs
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypotheses, Hypothesis, hypothesis
+from ..natural_order import natural
 from ..sources import Sources
-from ..statistics import BeamRecord, SentenceRecord
+from ..statistics import SentenceRecord
 from .generator import allowed_types, union
 from .pairs import PairBeam, PairHypothesis, forced_slots
 
@@ -38,13 +40,11 @@ class DoubleToken(DecodingGenerator):
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self.order = common_order([model.decoder.token_order for model in models])
         self.rules = self.rules.of_pairs(self.order, self.dictionary)
-        # As in fairseq, padding is never chosen.
-        self._width = min(self.beam, len(self.dictionary) - 1)
         self._end = self.rules.eos
 
     def compiled_search(self, models: EngineModels) -> CompiledPairs:
         _, right = start_tokens(self.order, self.dictionary)
-        options = PairOptions(self._width, right)
+        options = PairOptions(self.beam, right)
         return CompiledPairs(models, self.rules, self.temperature, options, self.shortlist)
 
     def run(
@@ -54,28 +54,23 @@ class DoubleToken(DecodingGenerator):
             return self.translate(sources, ids, bos, prefix)
         self._begin(sources, bos)
         forced = self._forced(sources, prefix)
-        hypotheses: Hypotheses = [[] for _ in ids]
-        records: list[SentenceRecord] = []
-        n_source = sources.lengths.tolist()
         given = (sources, self._start[0], self._max_len, forced, self.statistics)
-        for number, ended, steps, expansions in self.search.results(*given):
-            found = self._best_first(
-                [PairHypothesis(tokens, scores, 0.0) for tokens, scores in ended]
-            )
-            hypotheses[number] = found
-            n_tokens = found[0]["tokens"].numel()
-            costs = (n_source[number], n_tokens, steps, list[int](), expansions)
-            records.append(BeamRecord(ids[number], *costs))
-        return hypotheses, sorted(records, key=lambda record: ids.index(record.id))
+        results = (
+            BeamResult(number, self._best_first(ended), steps, expansions)
+            for number, ended, steps, expansions in self.search.results(*given)
+        )
+        return in_order(sorted(results), sources, ids)
 
     def translate(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
         self._begin(sources, bos)
-        beams = self._encode(sources, prefix)
-        hypotheses: Hypotheses = [[] for _ in ids]
-        records: list[SentenceRecord] = []
-        n_source, t = sources.lengths.tolist(), 1
+        results = self._results(self._encode(sources, prefix))
+        return in_order(sorted(results), sources, ids)
+
+    def _results(self, beams: list[PairBeam]) -> Iterator[BeamResult]:
+        """Decode, and yield the result of each sentence when it is done."""
+        t = 1
         while beams:
             sides = self._decode_beam(beams, t)
             for pair_beam in beams:
@@ -84,17 +79,14 @@ class DoubleToken(DecodingGenerator):
             done = [
                 pair_beam
                 for pair_beam in beams
-                if len(pair_beam.ended) >= self._width or not pair_beam.beam
+                if len(pair_beam.ended) >= self.beam or not pair_beam.beam
             ]
             for pair_beam in done:
-                hypotheses[pair_beam.number] = best = self._best_first(pair_beam.ended)
-                n_tokens = best[0]["tokens"].numel()
-                costs = (n_source[pair_beam.number], n_tokens, t, list[int](), pair_beam.expansions)
-                records.append(BeamRecord(ids[pair_beam.number], *costs))
+                found = self._best_first((own.tokens, own.scores) for own in pair_beam.ended)
+                yield BeamResult(pair_beam.number, found, t, pair_beam.expansions)
             beams = [pair_beam for pair_beam in beams if pair_beam not in done]
             self._select_rows([pairs for pair_beam in beams for pairs in pair_beam.beam])
             t += 1  # line 21
-        return hypotheses, sorted(records, key=lambda record: ids.index(record.id))
 
     def _begin(self, sources: Sources, bos: int) -> None:
         self._max_len, self._device = self.rules.max_len(sources.width), sources.device
@@ -153,10 +145,10 @@ class DoubleToken(DecodingGenerator):
                     score = log_probs[row, side, token].clone()
                     log_probs[row, side] = -math.inf
                     log_probs[row, side, token] = score
-        best = log_probs.topk(min(2 * self._width, log_probs.size(-1)))
+        best = log_probs.topk(min(2 * self.beam, log_probs.size(-1)))
         for scores, tokens in zip(best.values.tolist(), best.indices.tolist()):
             left, right = (list(zip(*side)) for side in zip(scores, tokens))
-            yield left, right[: self._width + 1]
+            yield left, right[: self.beam + 1]
 
     def _extend(
         self, pair_beam: PairBeam, sides: Sequence[tuple[BestTokensOfSide, BestTokensOfSide]]
@@ -164,16 +156,16 @@ class DoubleToken(DecodingGenerator):
         """Lines 7 to 20, for one sentence."""
         before, end = pair_beam.beam, self._end
         pair_beam.expansions += len(before)
-        pairs = double_top_k(before, sides, self._width)
+        pairs = double_top_k(before, sides, self.beam)
         # Lines 8 to 12: FINALIZE the pairs with EOD among the W best.
-        best = pairs[: self._width]
+        best = pairs[: self.beam]
         for n, candidate in enumerate(best):
             is_known = any(candidate.ends_like(better, end) for better in best[:n])
-            if candidate.has_ended(end) and not is_known and len(pair_beam.ended) < self._width:
+            if candidate.has_ended(end) and not is_known and len(pair_beam.ended) < self.beam:
                 pair_beam.ended.append(candidate)
         # Lines 13 to 20: EXPANDBEAM by the W best pairs without EOD.
         growing = [candidate for candidate in pairs if not candidate.has_ended(end)]
-        pair_beam.beam = growing[: self._width]
+        pair_beam.beam = growing[: self.beam]
         if not pair_beam.beam and not pair_beam.ended:
             # If the model gives NaN, no pair is possible: the sentence ends here.
             pair_beam.ended.append(before[0].extended((end, end), (-math.inf, -math.inf)))
@@ -185,12 +177,12 @@ class DoubleToken(DecodingGenerator):
         for row, pairs in enumerate(hypotheses):
             pairs.row = row
 
-    def _best_first(self, ended: Sequence[PairHypothesis]) -> list[Hypothesis]:
-        found = [self._hypothesis(pairs) for pairs in ended]
+    def _best_first(self, ended: Iterable[tuple[list[int], list[float]]]) -> list[Hypothesis]:
+        """fairseq's dicts of hypotheses, given the tokens of their slots and the scores."""
+        found = [self._hypothesis(*natural(*own, self.order, self._end, self.eos)) for own in ended]
         return sorted(found, key=lambda one: one["score"].item(), reverse=True)
 
-    def _hypothesis(self, pairs: PairHypothesis) -> Hypothesis:
-        tokens, scores = pairs.natural(self.order, self._end, self.eos)
+    def _hypothesis(self, tokens: list[int], scores: list[float]) -> Hypothesis:
         own_scores = torch.tensor(scores, device=self._device)
         score = self.rules.sentence_score(own_scores)
         return hypothesis(torch.tensor(tokens, device=self._device), score, own_scores)

@@ -1,4 +1,4 @@
-"""Hypotheses of token pairs, and their conversion to sentences.
+"""Hypotheses of token pairs.
 
 Sections and names refer to Imamura and Sumita (WAT 2020).
 """
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from ...data.token_order import TokenOrder
 from ..constraints import prefix_lengths
 
 
@@ -40,23 +39,6 @@ class PairHypothesis:
         """Whether both end the same sentence, as the pairs (token, end) and (end, token) do."""
         mine, theirs = ([y for y in own.tokens[-2:] if y != end] for own in (self, other))
         return self.row == other.row and other.has_ended(end) and mine == theirs
-
-    def natural(self, order: TokenOrder, end: int, eos: int) -> tuple[list[int], list[float]]:
-        """The sentence in natural order, ending in EOS, and the scores of its tokens.
-
-        A token paired with an end token belongs to the sentence. The score of EOS is the sum over
-        all end tokens.
-        """
-        slots = [slot for slot, token in enumerate(self.tokens) if token != end]
-        if order.name == "bidirectional":
-            # Left tokens run from the beginning, right tokens from the end.
-            right = [slot for slot in slots if slot % 2]
-            slots = [slot for slot in slots if slot % 2 == 0] + right[::-1]
-        elif order.name == "r2l":
-            slots = slots[::-1]
-        of_ends = sum(own for own, token in zip(self.scores, self.tokens) if token == end)
-        tokens = [self.tokens[slot] for slot in slots]
-        return tokens + [eos], [self.scores[slot] for slot in slots] + [of_ends]
 
 
 @dataclass(eq=False)

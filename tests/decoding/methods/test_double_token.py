@@ -12,6 +12,7 @@ from fairseq_fastdec.data.token_order import TokenOrder
 from fairseq_fastdec.decoding.hypothesis import NotFinite
 from fairseq_fastdec.decoding.methods.double_token import double_top_k
 from fairseq_fastdec.decoding.methods.pairs import PairHypothesis, forced_slots
+from fairseq_fastdec.decoding.natural_order import natural
 from tests.support import tiny
 from tests.support.against_fairseq import lengths_strategy
 from tests.support.to_read import (
@@ -114,8 +115,8 @@ def test_double_top_k(data):
     [("bidirectional", [4, 6, 8, 7, 5]), ("l2r", [4, 5, 6, 7, 8]), ("r2l", [8, 7, 6, 5, 4])],
 )
 def test_sentences_in_their_natural_order(order, expected):
-    pairs = PairHypothesis([4, 5, 6, 7, 8, END], [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0], -21.0)
-    tokens, scores = pairs.natural(TokenOrder(order, 2), END, EOS)
+    pairs = ([4, 5, 6, 7, 8, END], [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0])
+    tokens, scores = natural(*pairs, TokenOrder(order, 2), END, EOS)
     assert tokens == [*expected, EOS]
     assert scores == [float(3 - token) for token in expected] + [-6.0]
 
