@@ -22,6 +22,7 @@ from .draft_file import DraftFile
 from .generation_options import NO_REPEAT
 from .hypothesis import Hypotheses, check_finite
 from .ids import check_dictionaries, check_ids, check_request
+from .registry import ANY_DRAFTED
 from .sources import Sources
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
 from .translation_memory import TranslationMemory
@@ -372,7 +373,7 @@ class DecodingGenerator(ABC):
         if not (self.verifies_drafts and self.options.keeps_p1_tokens):
             raise ValueError(
                 f"--decoding {self.name}: does not verify drafts, or accepts tokens other than the "
-                "model's best; use greedy, blockwise, lookahead or auto with --acceptance exact"
+                f"model's best; use {ANY_DRAFTED} with --acceptance exact"
             )
         if len(drafts) != n_sentences:
             raise ValueError(

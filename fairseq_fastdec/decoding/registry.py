@@ -28,6 +28,11 @@ METHODS: dict[str, Union[str, type]] = {
     "double_token": ".methods.double_token:DoubleToken",
 }
 
+# The methods that verify drafts given for sentences, and their names in messages.
+DRAFTED = ("greedy", "blockwise", "lookahead", "auto")
+ALL_DRAFTED = ", ".join(DRAFTED)
+ANY_DRAFTED = f"{', '.join(DRAFTED[:-1])} or {DRAFTED[-1]}"
+
 GeneratorClass = TypeVar("GeneratorClass", bound=type)
 
 

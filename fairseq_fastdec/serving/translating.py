@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 
 from .. import cores
+from ..decoding.registry import ANY_DRAFTED
 from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe
 from ..results import NOT_FINITE, Problem, SentenceError, Translation
@@ -277,9 +278,7 @@ def check_verifies(recipe: Recipe) -> None:
         ValueError: if the method does not verify drafts.
     """
     if not recipe.verifies_drafts:
-        raise ValueError(
-            "drafts: only with decoding greedy, blockwise, lookahead or auto and acceptance exact"
-        )
+        raise ValueError(f"drafts: only with decoding {ANY_DRAFTED} and acceptance exact")
 
 
 def drafts_of(drafts: Any, is_one: bool, n: int) -> list[Optional[list[str]]]:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from ..option_rules import option
+from ..registry import ALL_DRAFTED, DRAFTED
 from .outputs import OutputBatch, agreeing
 
 if TYPE_CHECKING:
     from ..options import DecodingOptions
 
-DRAFTED = ("greedy", "blockwise", "lookahead", "auto")
 MOST_PROPOSALS = 32
 # The fixed time of a step, in units of the time of one token. It is 5 to 20 if the weights are read
 # from memory; larger batches share it among more tokens.
@@ -41,26 +41,25 @@ class GivenDraftOptions:
 
     draft_file: Optional[str] = option(
         None,
-        "greedy, blockwise, lookahead, auto: verify the drafts in this file, one line for each "
-        "source sentence in the order of the input: an earlier translation in the target's "
-        "subwords, or in plain text if --bpe and --tokenizer are given; an empty line for none. "
-        "The output is that of --decoding greedy, in fewer steps if the drafts agree with it",
+        f"{ALL_DRAFTED}: verify the drafts in this file, one line for each source sentence in the "
+        "order of the input: an earlier translation in the target's subwords, or in plain text if "
+        "--bpe and --tokenizer are given; an empty line for none. The output is that of --decoding "
+        "greedy, in fewer steps if the drafts agree with it",
         methods=DRAFTED,
         is_path=True,
     )
     memory_source: Optional[str] = option(
         None,
-        "greedy, blockwise, lookahead, auto: previously translated sentences, one per line; the "
-        "drafts of each input sentence are the translations of the two most similar ones, if they "
-        "are similar enough. Subwords or plain text, as for --draft-file. An index is written next "
-        "to --memory-target",
+        f"{ALL_DRAFTED}: previously translated sentences, one per line; the drafts of each input "
+        "sentence are the translations of the two most similar ones, if they are similar enough. "
+        "Subwords or plain text, as for --draft-file. An index is written next to --memory-target",
         methods=DRAFTED,
         is_path=True,
         needs=("memory_target", ()),
     )
     memory_target: Optional[str] = option(
         None,
-        "greedy, blockwise, lookahead, auto: the translations of --memory-source, one per line",
+        f"{ALL_DRAFTED}: the translations of --memory-source, one per line",
         methods=DRAFTED,
         is_path=True,
         needs=("memory_source", ()),
