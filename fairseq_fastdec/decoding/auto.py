@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fairseq.models import FairseqEncoderDecoderModel
 
-from ..engine.network.heads import has_sequential_heads
+from ..engine.network.heads import heads_agree
 from .methods.blockwise import Blockwise
 from .methods.generator import SingleHypothesisMethod
 from .methods.lookahead import Lookahead
@@ -26,10 +26,8 @@ class Auto(SingleHypothesisMethod):
     def for_models(
         cls, models: Sequence[FairseqEncoderDecoderModel], options: "DecodingOptions"
     ) -> type[SingleHypothesisMethod]:
-        decoders = [model.decoder for model in models]
-        kinds = set(map(has_sequential_heads, decoders))
-        have_heads = all(getattr(decoder, "block_size", 0) for decoder in decoders)
+        have_heads = all(getattr(model.decoder, "block_size", 0) for model in models)
         # For --decoding-block-size, Blockwise raises the error that names what is missing.
-        if options.decoding_block_size or (have_heads and len(kinds) == 1):
+        if options.decoding_block_size or (have_heads and heads_agree(models)):
             return Blockwise
         return Lookahead

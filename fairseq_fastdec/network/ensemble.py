@@ -60,11 +60,6 @@ class Ensemble:
         return self.members[0].has_sequential_heads
 
     @property
-    def heads_agree(self) -> bool:
-        """Return True if all members have the same kind of heads, and can propose together."""
-        return len({member.has_sequential_heads for member in self.members}) == 1
-
-    @property
     def tokens_per_step(self) -> int:
         """The number of tokens that the models predict at once.
 

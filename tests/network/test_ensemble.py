@@ -6,6 +6,7 @@ import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 
+from fairseq_fastdec.engine.network.heads import heads_agree
 from fairseq_fastdec.network import Ensemble
 from tests.support import tiny
 from tests.support.full_forward import full_logits, random_targets
@@ -100,9 +101,9 @@ def test_rows_of_some_steps_and_of_any_order():
 
 
 def test_what_members_have_in_common():
-    mixed = Ensemble([blockwise(), blockwise(1, block_heads="sequential"), stirred(0)])
-    assert mixed.block_sizes == [4, 4, 0] and not mixed.heads_agree
-    assert Ensemble([blockwise(), blockwise(1)]).heads_agree
+    mixed = [blockwise(), blockwise(1, block_heads="sequential"), stirred(0)]
+    assert Ensemble(mixed).block_sizes == [4, 4, 0] and not heads_agree(mixed)
+    assert heads_agree([blockwise(), blockwise(1)])
     pairs = tiny.build_model(DOUBLE_TASKS["l2r"], "double_token_transformer")
     assert Ensemble([pairs]).tokens_per_step == 2
     with pytest.raises(ValueError, match="--path: models of 1 and of 2 tokens a step"):

@@ -10,6 +10,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 from torch.nn.functional import pad
 
+from ...engine.network.heads import heads_agree
 from ...engine.searches import BlockOptions
 from ..option_rules import option
 from .acceptance import AcceptanceTest, acceptance_test, compiled_acceptance
@@ -102,7 +103,7 @@ class Blockwise(SingleHypothesisMethod):
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options = self.options
         self._n_heads = number_of_heads(options, self.network.block_sizes)
-        if not self.network.heads_agree:
+        if not heads_agree(models):
             raise ValueError(
                 "--path: models with and without --block-heads sequential cannot be combined; give "
                 "models of one kind, or use --decoding greedy"

@@ -1,11 +1,11 @@
 """The weights of prediction heads in the layout of the engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
 import torch
-from fairseq.models import FairseqDecoder
+from fairseq.models import FairseqDecoder, FairseqEncoderDecoderModel
 from fairseq.modules import gelu, gelu_accurate
 from fairseq.utils import get_activation_fn
 from torch import Tensor
@@ -109,3 +109,8 @@ def vocabulary_of_drafts(
 def has_sequential_heads(decoder: FairseqDecoder) -> bool:
     """Return True if the decoder has :class:`SequentialHeads`."""
     return getattr(decoder, "heads_are_sequential", False)
+
+
+def heads_agree(models: Sequence[FairseqEncoderDecoderModel]) -> bool:
+    """Return True if all models have the same kind of heads, and can propose together."""
+    return len({has_sequential_heads(model.decoder) for model in models}) == 1
