@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 from ..data.moses import skip_idle_work
-from ..data.vocabulary import MOST_WORDS, joined, numbered
+from ..data.vocabulary import MOST_WORDS, detokenized, joined, not_tokenized, numbered, segmented
 from ..results import Problem
 
 
@@ -126,11 +126,9 @@ class BundleCodec:
     def _encoded(self, text: str, words: Words) -> Union[list[int], Problem]:
         try:
             with self._lock:
-                for coder in self._coders:
-                    text = coder.encode(text)
+                text = segmented(text, self._coders)
         except Exception as error:  # third-party packages may raise anything
-            details = f"the tokeniser or BPE raises {type(error).__name__}: {error}"
-            return Problem("not tokenised", details)
+            return not_tokenized(error)
         return words.numbers(text)
 
     def decode(self, numbers: list[int]) -> str:
@@ -140,9 +138,7 @@ class BundleCodec:
     def text_of(self, text: str) -> str:
         """The text of words or subwords that are separated by spaces."""
         with self._lock:
-            for coder in reversed(self._coders):
-                text = coder.decode(text)
-        return text
+            return detokenized(text, reversed(self._coders))
 
 
 def _installed(name: str) -> Any:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..results import Problem
 from .moses import skip_idle_work
-from .vocabulary import MOST_WORDS, joined, numbered
+from .vocabulary import MOST_WORDS, detokenized, joined, not_tokenized, numbered, segmented
 
 logger = logging.getLogger(__name__)
 
@@ -88,9 +88,9 @@ class TextCodec:
         with self._lock:
             found = [self._tried(self._segmented, text) for text in texts]
         target, numbers = self._task.target_dictionary, list[int]()
-        for segmented in found:
-            if isinstance(segmented, str):
-                numbers += numbers_of(target, segmented)
+        for subwords in found:
+            if isinstance(subwords, str):
+                numbers += numbers_of(target, subwords)
         return torch.tensor(numbers, dtype=torch.int64)
 
     def decode(self, hypotheses: Sequence[Tensor], stripped: set[int]) -> list[PlainText]:
@@ -116,18 +116,13 @@ class TextCodec:
     def _decoded(self, numbers: list[int], stripped: set[int]) -> PlainText:
         kept = [number for number in numbers if number not in stripped]
         text = words(self._task.target_dictionary, kept, self._post_process)
-        for decoder in (self.bpe, self.tokenizer):
-            if decoder is not None:
-                text = decoder.decode(text)
-        return PlainText(text, len(kept))
+        return PlainText(detokenized(text, (self.bpe, self.tokenizer)), len(kept))
 
     def _tried(self, encode: Callable[[str], Any], text: str) -> Any:
         try:
             return encode(text)
         except Exception as error:  # third-party tokenisers may raise anything
-            return Problem(
-                "not tokenised", f"the tokeniser or BPE raises {type(error).__name__}: {error}"
-            )
+            return not_tokenized(error)
 
     def _as_the_task_does(self, text: str) -> Tensor:
         (tokens,), _ = self._task.get_interactive_tokens_and_lengths([text], self._segmented)
@@ -137,10 +132,7 @@ class TextCodec:
         return numbers_of(self._task.source_dictionary, self._segmented(text))
 
     def _segmented(self, text: str) -> str:
-        for encoder in (self.tokenizer, self.bpe):
-            if encoder is not None:
-                text = encoder.encode(text)
-        return text
+        return segmented(text, (self.tokenizer, self.bpe))
 
 
 def warn_of_subwords(cfg: Any, task: Any, data: str) -> None:

@@ -1,6 +1,9 @@
 """Converts words to numbers and back, without fairseq, for dictionaries and bundles."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from ..results import Problem
 
 # The BPEs of subword-nmt and GPT-2 cache every word; this limits the cache on large corpora.
 MOST_WORDS = 50_000
@@ -22,3 +25,29 @@ def joined(
         if number not in ends
     ]
     return " ".join(found)
+
+
+def segmented(text: str, coders: Iterable[Any]) -> str:
+    """Tokenise text and split it into subwords.
+
+    Args:
+        coders: the tokeniser and the BPE, objects with ``encode(str) -> str`` or ``None``.
+    """
+    for coder in coders:
+        if coder is not None:
+            text = coder.encode(text)
+    return text
+
+
+def detokenized(text: str, coders: Iterable[Any]) -> str:
+    """Undo :func:`segmented` with the BPE and the tokeniser, in this order."""
+    for coder in coders:
+        if coder is not None:
+            text = coder.decode(text)
+    return text
+
+
+def not_tokenized(error: Exception) -> Problem:
+    """The problem of a sentence for which a third-party tokeniser or BPE raises an error."""
+    details = f"the tokeniser or BPE raises {type(error).__name__}: {error}"
+    return Problem("not tokenised", details)

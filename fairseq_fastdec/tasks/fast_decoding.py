@@ -12,6 +12,7 @@ from fairseq.models import FairseqMultiModel
 from fairseq.tasks import FairseqTask
 
 from ..data.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, TokenOrder, trained_order
+from ..data.vocabulary import segmented
 from ..decoding import DecodingGenerator, build_generator, check_asked_for
 from ..decoding.draft_file import DraftFile
 from ..decoding.methods.streaming import Capacity, Streaming
@@ -214,11 +215,7 @@ class FastDecoding(Task):
         return bpe
 
     def _segmented(self, text: str) -> str:
-        for name in ("tokenizer", "bpe"):
-            encoder = self._segmenters.get(name)
-            if encoder is not None:
-                text = encoder.encode(text)
-        return text
+        return segmented(text, map(self._segmenters.get, ("tokenizer", "bpe")))
 
     def build_dataset_for_inference(self, src_tokens: Any, src_lengths: Any, **kwargs: Any) -> Any:
         """See fairseq; fairseq-interactive calls it for each buffer of lines."""

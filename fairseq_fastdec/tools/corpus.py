@@ -9,6 +9,7 @@ from fairseq import checkpoint_utils, tasks, utils
 from torch import Tensor
 
 from ..data.sentence_range import SentenceRange
+from ..data.vocabulary import detokenized
 
 
 def uses_cuda(cfg: Any) -> bool:
@@ -187,7 +188,4 @@ class Corpus:
 
     def plain(self, tokens: str) -> str:
         """Join subwords and detokenise (``--bpe``, ``--tokenizer``)."""
-        for decoder in (self._bpe, self._tokenizer):
-            if decoder is not None:
-                tokens = decoder.decode(tokens)
-        return tokens
+        return detokenized(tokens, (self._bpe, self._tokenizer))

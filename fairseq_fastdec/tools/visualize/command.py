@@ -10,6 +10,7 @@ fairseq-interactive are available. The default is --decoding jacobi.
 """
 
 import argparse
+import functools
 import importlib
 import logging
 import sys
@@ -22,6 +23,7 @@ from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ...data.languages import infer_languages
+from ...data.vocabulary import segmented
 from ...decoding.methods.generator import SingleHypothesisMethod
 from ...errors import errors_in_one_line
 from ...help import as_ours
@@ -201,13 +203,8 @@ def decode(args: argparse.Namespace, lines: dict[int, str]) -> Iterator[Sentence
             "or one of the Jacobi methods"
         )
     generator.observer = Recorder()
-    tokenizer, bpe = task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)
-
-    def encode(line: str) -> str:
-        for encoder in filter(None, (tokenizer, bpe)):
-            line = encoder.encode(line)
-        return line
-
+    coders = (task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe))
+    encode = functools.partial(segmented, coders=coders)
     numbers = list(lines)
     max_positions = utils.resolve_max_positions(
         task.max_positions(), *(model.max_positions() for model in models)
