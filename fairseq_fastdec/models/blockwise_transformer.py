@@ -6,18 +6,11 @@ from typing import Any, Optional
 
 import torch
 from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer import (
-    TransformerDecoder,
-    TransformerModel,
-    base_architecture,
-    transformer_iwslt_de_en,
-    transformer_wmt_en_de,
-    transformer_wmt_en_de_big,
-)
+from fairseq.models.transformer import TransformerDecoder, TransformerModel, base_architecture
 from torch import Tensor, nn
 
 from .block_heads import BlockHeads
-from .finetuning import shaped_by_checkpoint
+from .finetuning import register_presets, shaped_by_checkpoint
 from .sequential_heads import DraftContext, SequentialHeads
 
 logger = logging.getLogger(__name__)
@@ -389,25 +382,4 @@ def base_blockwise_architecture(args: Any) -> None:
     base_architecture(args)
 
 
-@register_model_architecture("blockwise_transformer", "blockwise_transformer_iwslt_de_en")
-@shaped_by_checkpoint
-def blockwise_transformer_iwslt_de_en(args: Any) -> None:
-    """fairseq's ``transformer_iwslt_de_en`` with heads."""
-    transformer_iwslt_de_en(args)
-    base_blockwise_architecture(args)
-
-
-@register_model_architecture("blockwise_transformer", "blockwise_transformer_wmt_en_de")
-@shaped_by_checkpoint
-def blockwise_transformer_wmt_en_de(args: Any) -> None:
-    """fairseq's ``transformer_wmt_en_de`` (the paper's base size) with heads."""
-    transformer_wmt_en_de(args)
-    base_blockwise_architecture(args)
-
-
-@register_model_architecture("blockwise_transformer", "blockwise_transformer_wmt_en_de_big")
-@shaped_by_checkpoint
-def blockwise_transformer_wmt_en_de_big(args: Any) -> None:
-    """fairseq's ``transformer_wmt_en_de_big`` with heads."""
-    transformer_wmt_en_de_big(args)
-    base_blockwise_architecture(args)
+register_presets("blockwise_transformer", base_blockwise_architecture)

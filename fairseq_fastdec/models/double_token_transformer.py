@@ -6,18 +6,11 @@ from typing import Any, Optional
 
 import torch
 from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer import (
-    TransformerDecoder,
-    TransformerModel,
-    base_architecture,
-    transformer_iwslt_de_en,
-    transformer_wmt_en_de,
-    transformer_wmt_en_de_big,
-)
+from fairseq.models.transformer import TransformerDecoder, TransformerModel, base_architecture
 from torch import Tensor, nn
 
 from ..data.token_order import TokenOrder
-from .finetuning import shaped_by_checkpoint
+from .finetuning import register_presets, shaped_by_checkpoint
 from .from_one_token import complete
 
 logger = logging.getLogger(__name__)
@@ -147,25 +140,4 @@ def base_double_token_architecture(args: Any) -> None:
     base_architecture(args)
 
 
-@register_model_architecture("double_token_transformer", "double_token_transformer_iwslt_de_en")
-@shaped_by_checkpoint
-def double_token_transformer_iwslt_de_en(args: Any) -> None:
-    """fairseq's ``transformer_iwslt_de_en``, two tokens a step."""
-    transformer_iwslt_de_en(args)
-    base_double_token_architecture(args)
-
-
-@register_model_architecture("double_token_transformer", "double_token_transformer_wmt_en_de")
-@shaped_by_checkpoint
-def double_token_transformer_wmt_en_de(args: Any) -> None:
-    """fairseq's ``transformer_wmt_en_de``, the paper's base size."""
-    transformer_wmt_en_de(args)
-    base_double_token_architecture(args)
-
-
-@register_model_architecture("double_token_transformer", "double_token_transformer_wmt_en_de_big")
-@shaped_by_checkpoint
-def double_token_transformer_wmt_en_de_big(args: Any) -> None:
-    """fairseq's ``transformer_wmt_en_de_big``, the paper's big size."""
-    transformer_wmt_en_de_big(args)
-    base_double_token_architecture(args)
+register_presets("double_token_transformer", base_double_token_architecture)

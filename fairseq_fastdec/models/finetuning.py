@@ -14,8 +14,14 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 from fairseq import checkpoint_utils
-from fairseq.models import ARCH_MODEL_REGISTRY
-from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.models import ARCH_MODEL_REGISTRY, register_model_architecture
+from fairseq.models.transformer import (
+    TransformerModel,
+    base_architecture,
+    transformer_iwslt_de_en,
+    transformer_wmt_en_de,
+    transformer_wmt_en_de_big,
+)
 from torch import nn
 
 from ..data.special_tokens import EOD
@@ -69,6 +75,27 @@ def shaped_by_checkpoint(architecture: Callable[[Any], None]) -> Callable[[Any],
         architecture(args)
 
     return complete
+
+
+def register_presets(model: str, base: Callable[[Any], None]) -> None:
+    """Register fairseq's presets of ``transformer`` for a model, such as MODEL_wmt_en_de.
+
+    Args:
+        model: the name of a registered model.
+        base: the architecture function that completes the options of a preset.
+    """
+
+    def register(preset: Callable[[Any], None]) -> None:
+        @shaped_by_checkpoint
+        def architecture(args: Any) -> None:
+            preset(args)
+            base(args)
+
+        name = preset.__name__.replace("transformer", model)
+        register_model_architecture(model, name)(architecture)
+
+    for preset in (transformer_iwslt_de_en, transformer_wmt_en_de, transformer_wmt_en_de_big):
+        register(preset)
 
 
 def _take_shape(args: Any) -> None:
