@@ -134,8 +134,9 @@ class _Picture:
         for panel, panel_height in zip(self.panels, heights):
             self._panel(panel, y)
             y += panel_height
-        for parts in legend:
-            self._legend_line(parts, y)
+        for entries in legend:
+            for x, meaning in entries:
+                self._legend_entry(x, y, meaning)
             y += TITLE_LINE
         return figure
 
@@ -290,8 +291,8 @@ class _Picture:
         shows_parallel = cell.kind in ("found", "kept")
         return cell.kind, shows_parallel and token is not None and token.parallel
 
-    def _legend_lines(self) -> list[list[str]]:
-        """The legend below the picture, broken into lines."""
+    def _legend_lines(self) -> list[list[tuple[float, str]]]:
+        """The legend below the picture: the entries of each line, with their places."""
         present = {FRONTIER}
         for row in self.cells:
             for position, cell in enumerate(row):
@@ -299,36 +300,29 @@ class _Picture:
                     present.add(self._choose_look(position, cell))
                     if cell.failed is not None:
                         present.add(FAILURE)
-        lines: list[list[str]] = [[]]
+        lines: list[list[tuple[float, str]]] = [[]]
         x = LEFT
         for meaning, looks in MEANINGS.items():
             if not present.intersection(looks):
                 continue
-            width = self._legend_width(meaning)
+            width = 0.26 * len(looks) + self.measure(meaning, SMALL_SIZE) + 0.25
             if x + width > self.width and lines[-1]:
                 lines.append([])
                 x = LEFT
-            lines[-1].append(meaning)
+            lines[-1].append((x, meaning))
             x += width
         return lines
 
-    def _legend_width(self, meaning: str) -> float:
-        return 0.26 * len(MEANINGS[meaning]) + self.measure(meaning, SMALL_SIZE) + 0.25
-
-    def _legend_line(self, line: list[str], y: float) -> None:
-        x = LEFT
-        for meaning in line:
-            start = x
-            for look in MEANINGS[meaning]:
-                if look == FRONTIER:
-                    self.axes.plot([x + 0.15, x + 0.15], [y - 0.08, y + 0.08], color=INK, lw=1.8)
-                elif look == FAILURE:
-                    self._text(x + 0.1, y, "✗", CELL_SIZE, ha="center", color=FAILED)
-                else:
-                    self._box(x, y - 0.07, 0.22, 0.14, look)
-                x += 0.26
-            self._text(x + 0.02, y, meaning, SMALL_SIZE)
-            x = start + self._legend_width(meaning)
+    def _legend_entry(self, x: float, y: float, meaning: str) -> None:
+        for look in MEANINGS[meaning]:
+            if look == FRONTIER:
+                self.axes.plot([x + 0.15, x + 0.15], [y - 0.08, y + 0.08], color=INK, lw=1.8)
+            elif look == FAILURE:
+                self._text(x + 0.1, y, "✗", CELL_SIZE, ha="center", color=FAILED)
+            else:
+                self._box(x, y - 0.07, 0.22, 0.14, look)
+            x += 0.26
+        self._text(x + 0.02, y, meaning, SMALL_SIZE)
 
     def _box(self, x: float, y: float, width: float, height: float, look: Look) -> None:
         style: dict[str, Any] = dict(facecolor=FILLS[look], edgecolor="white", lw=0.8)
