@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,13 @@ def resumable() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         sys.exit("\ninterrupted; run the same command again to continue")
+
+
+def free_port() -> int:
+    """A port of this machine that no program uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def finished(directory: Path) -> bool:

@@ -1,7 +1,6 @@
 """A Ray cluster of several nodes on this machine, for programs that kill its nodes."""
 
 import os
-import socket
 from typing import Any
 
 from examples.common import commands
@@ -33,7 +32,7 @@ class RayCluster:
         # Make the package importable in the nodes' processes.
         places = [str(commands.ROOT), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(place for place in places if place)
-        port = _free_port()
+        port = commands.free_port()
         head = {**LOCAL, "num_cpus": 0, "include_dashboard": False, "ray_client_server_port": port}
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self.address = self._cluster.address
@@ -55,9 +54,3 @@ class RayCluster:
 
     def _add_node(self) -> None:
         self._cluster.add_node(num_cpus=1, **LOCAL)
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind((LOCAL["node_ip_address"], 0))
-        return listening.getsockname()[1]

@@ -17,7 +17,6 @@ import contextlib
 import http.client
 import json
 import multiprocessing
-import socket
 import statistics
 import subprocess
 import threading
@@ -106,7 +105,7 @@ def running(args: argparse.Namespace) -> Iterator[dict[str, int]]:
     context, processes, ports = multiprocessing.get_context("spawn"), [], {}
     try:
         for name, (target, arguments) in peers.items():
-            ports[name] = free_port()
+            ports[name] = commands.free_port()
             process = context.Process(target=target, args=(ports[name], *arguments))
             process.start()
             processes.append(process)
@@ -120,13 +119,6 @@ def running(args: argparse.Namespace) -> Iterator[dict[str, int]]:
         for process in processes:
             process.terminate()
             process.join()
-
-
-def free_port() -> int:
-    """An unused port."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
 
 
 def is_up(port: int) -> bool:

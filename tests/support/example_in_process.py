@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairseq_cli import generate as generate_cli
-from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import train as train_cli
 
 from examples.common import commands, crossing, en_de
@@ -35,8 +34,6 @@ def runner(caplog) -> tuple[list[str], Callable]:
                 # The generator logs its summary when it is deleted.
                 gc.collect()
             log.write_text(caplog.text, encoding="utf-8")
-        elif program.endswith("fairseq-preprocess"):
-            command_line.run(preprocess_cli, *arguments)
         elif arguments[0].endswith("distill.py"):
             distillation.main([*arguments[1:], "--cpu", "--no-progress-bar", "--num-workers", "0"])
         else:
