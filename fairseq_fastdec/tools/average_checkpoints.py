@@ -23,22 +23,18 @@ from ..data.token_order import trained_order
 from ..errors import errors_in_one_line
 from ..noise import results_only
 from .atomic_files import replacing
-from .command_line import positive, program
+from .command_line import described, positive, program
 
 EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"
 # Integer tensors in a model must be equal in all checkpoints, except counters of batches.
 COUNTERS = ("num_batches_tracked",)
 
 
-class CheckpointError(Exception):
-    """An error in the user's files, shown without a traceback."""
-
-
 @results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command; errors in the files are reported without a traceback."""
     args = parse_args(arguments)
-    with errors_in_one_line(program("average-checkpoints"), CheckpointError):
+    with errors_in_one_line(program("average-checkpoints")):
         paths = chosen_checkpoints(args)
         print("averaging " + " ".join(map(str, paths)), flush=True)
         write(average(paths), args.output)
@@ -47,11 +43,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        program("average-checkpoints"),
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = described(argparse.ArgumentParser(), "average-checkpoints", __doc__)
     parser.add_argument(
         "--inputs", nargs="+", type=Path, required=True, metavar="PATH",
         help="checkpoints, or with one of the next options the directory of a training",
@@ -83,18 +75,18 @@ def chosen_checkpoints(args: argparse.Namespace) -> list[Path]:
     """The files to average.
 
     Raises:
-        CheckpointError: if the inputs do not match the other options, or there are too few.
+        ValueError: if the inputs do not match the other options, or there are too few.
     """
     directories = [path for path in args.inputs if path.is_dir()]
     if not args.number:
         if directories:
-            raise CheckpointError(
+            raise ValueError(
                 f"--inputs {directories[0]}: is a directory; select its checkpoints with "
                 "--num-epoch-checkpoints or --num-update-checkpoints"
             )
         return args.inputs
     if len(args.inputs) > 1 or not directories:
-        raise CheckpointError(
+        raise ValueError(
             "--num-epoch-checkpoints and --num-update-checkpoints select files in one directory; "
             "give it as --inputs"
         )
@@ -108,13 +100,13 @@ def last_checkpoints(
     """The last checkpoints whose names match the pattern, up to a bound, in order.
 
     Raises:
-        CheckpointError: if there are fewer.
+        ValueError: if there are fewer.
     """
     matches = (re.fullmatch(pattern, path.name) for path in directory.iterdir())
     found = sorted((int(match.group(1)), match.string) for match in matches if match)
     names = [name for at, name in found if upper_bound is None or at <= upper_bound]
     if len(names) < number:
-        raise CheckpointError(
+        raise ValueError(
             f"--inputs {directory}: {number} checkpoints wanted, but {len(names)} found "
             f"({', '.join(names) or 'none'})"
         )
@@ -127,7 +119,7 @@ def average(paths: Sequence[Path]) -> dict[str, Any]:
     Means are computed in float64; parameters keep their dtype.
 
     Raises:
-        CheckpointError: for a file that is not a checkpoint, or does not match the first.
+        ValueError: for a file that is not a checkpoint, or does not match the first.
     """
     first = newest = read(paths[0])
     sums = {key: tensor.double() for key, tensor in parameters(first).items()}
@@ -150,17 +142,15 @@ def read(path: Path) -> dict[str, Any]:
     """Load a checkpoint, without its optimizer state.
 
     Raises:
-        CheckpointError: for any other file, and for a pickle with unknown classes.
+        ValueError: for any other file, and for a pickle with unknown classes.
     """
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise CheckpointError(f"{path}: cannot be read as a checkpoint ({error})") from error
+        raise ValueError(f"{path}: cannot be read as a checkpoint ({error})") from error
     model = state.get("model") if isinstance(state, dict) else None
     if not isinstance(model, dict) or not all(map(torch.is_tensor, model.values())):
-        raise CheckpointError(
-            f"{path}: is not a checkpoint of fairseq (it has no model of tensors)"
-        )
+        raise ValueError(f"{path}: is not a checkpoint of fairseq (it has no model of tensors)")
     state.pop("last_optimizer_state", None)
     return state
 
@@ -180,22 +170,22 @@ def check_alike(first: dict[str, Any], other: dict[str, Any], complaint: str) ->
     """Check that two checkpoints have the same parameters and order of decoding.
 
     Raises:
-        CheckpointError: if they do not; the message begins with ``complaint``.
+        ValueError: if they do not; the message begins with ``complaint``.
     """
     orders = [trained_order(state.get("task_state") or {}) for state in (first, other)]
     if orders[0] != orders[1]:
-        raise CheckpointError(f"{complaint}trained with {orders[1]}, not {orders[0]}")
+        raise ValueError(f"{complaint}trained with {orders[1]}, not {orders[0]}")
     expected, found = first["model"], other["model"]
     for key in [*expected, *found]:
         if key not in expected or key not in found:
-            raise CheckpointError(f"{complaint}only one of them has {key}")
+            raise ValueError(f"{complaint}only one of them has {key}")
     for key, value in expected.items():
         kinds = [(tuple(tensor.shape), tensor.dtype) for tensor in (value, found[key])]
         if kinds[0] != kinds[1]:
-            raise CheckpointError(f"{complaint}{key} is {kinds[1]}, not {kinds[0]}")
+            raise ValueError(f"{complaint}{key} is {kinds[1]}, not {kinds[0]}")
         is_constant = not value.is_floating_point() and not key.endswith(COUNTERS)
         if is_constant and not torch.equal(value, found[key]):
-            raise CheckpointError(f"{complaint}{key} contains different integers")
+            raise ValueError(f"{complaint}{key} contains different integers")
 
 
 def tied(model: dict[str, Tensor], original: dict[str, Tensor]) -> dict[str, Tensor]:

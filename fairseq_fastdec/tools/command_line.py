@@ -8,7 +8,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -29,6 +29,15 @@ def program(command: str) -> str:
     if called.stem == f"fastdec-{command}":  # has an extension on Windows
         return called.stem
     return command.replace("-", "_") + ".py"
+
+
+def described(
+    parser: argparse.ArgumentParser, command: str, description: Optional[str]
+) -> argparse.ArgumentParser:
+    """Set the name of a command's parser and its description, whose line ends are kept."""
+    parser.prog, parser.description = program(command), description
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    return parser
 
 
 def version() -> str:

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from ..errors import errors_in_one_line
 from ..noise import imports_unheard, results_only
 from . import atomic_files
-from .command_line import positive, program
+from .command_line import described, positive, program
 
 with imports_unheard():
     from fairseq_cli import preprocess
@@ -39,25 +39,17 @@ CHUNK = 500
 _encoder: Any
 
 
-class DataError(Exception):
-    """An error in the user's files, shown without a traceback."""
-
-
 @results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command; errors in the data are reported in one line."""
     args = parse_args(arguments)
-    with errors_in_one_line(program("prepare-data"), DataError):
+    with errors_in_one_line(program("prepare-data")):
         prepare(args)
 
 
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        program("prepare-data"),
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = described(argparse.ArgumentParser(), "prepare-data", __doc__)
     parser.add_argument("-s", "--source-lang", required=True, metavar="SRC")
     parser.add_argument("-t", "--target-lang", required=True, metavar="TGT")
     for split, wanted in (("train", True), ("valid", True), ("test", False)):
@@ -115,7 +107,7 @@ def prepare(args: argparse.Namespace) -> None:
     """Run all stages, from raw text to DESTDIR, which is removed if one fails."""
     languages = (args.source_lang, args.target_lang)
     if languages[0] == languages[1]:
-        raise DataError(f"--source-lang and --target-lang are both {languages[0]}: name two")
+        raise ValueError(f"--source-lang and --target-lang are both {languages[0]}: name two")
     splits = {"train": args.train, "valid": args.valid, "test": args.test}
     raw = {
         split: read_split(f"--{split}", prefixes, languages)
@@ -164,7 +156,7 @@ def read_split(
     """The lines of both languages, which must have the same number of lines.
 
     Raises:
-        DataError: for a missing or unreadable file, different numbers of lines, or no lines.
+        ValueError: for a missing or unreadable file, different numbers of lines, or no lines.
     """
     sides: dict[str, list[str]] = {language: [] for language in languages}
     for prefix in prefixes:
@@ -174,12 +166,14 @@ def read_split(
             sides[language].extend(lines)
             counts.append(len(lines))
         if counts[0] != counts[1]:
-            raise DataError(
+            raise ValueError(
                 f"{prefix}: {counts[0]} lines of {languages[0]} but {counts[1]} of {languages[1]}; "
                 "line i of one side must translate line i of the other"
             )
     if not sides[languages[0]]:
-        raise DataError(f"{flag} {' '.join(prefixes)}: has no lines; give files that are not empty")
+        raise ValueError(
+            f"{flag} {' '.join(prefixes)}: has no lines; give files that are not empty"
+        )
     return sides
 
 
@@ -187,19 +181,19 @@ def find_file(name: str) -> Path:
     """Find the file of this name, plain or compressed.
 
     Raises:
-        DataError: if it does not exist.
+        ValueError: if it does not exist.
     """
     for suffix in OPENERS:
         if Path(name + suffix).is_file():
             return Path(name + suffix)
-    raise DataError(f"no file {name} (plain, or ending in {' or '.join(filter(None, OPENERS))})")
+    raise ValueError(f"no file {name} (plain, or ending in {' or '.join(filter(None, OPENERS))})")
 
 
 def read_lines(path: Path) -> list[str]:
     """Read all lines, separated only by newlines.
 
     Raises:
-        DataError: for a line that is not UTF-8, naming file and line, or a damaged archive.
+        ValueError: for a line that is not UTF-8, naming file and line, or a damaged archive.
     """
     opener = OPENERS.get(path.suffix, open)
     lines = []
@@ -208,9 +202,9 @@ def read_lines(path: Path) -> list[str]:
             for line in file:
                 lines.append(line.decode("utf-8").rstrip("\r\n"))
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {len(lines) + 1}: not UTF-8 ({error.reason})") from error
+        raise ValueError(f"{path}, line {len(lines) + 1}: not UTF-8 ({error.reason})") from error
     except (OSError, EOFError, lzma.LZMAError) as error:
-        raise DataError(f"{path}: cannot be read ({error})") from error
+        raise ValueError(f"{path}: cannot be read ({error})") from error
     return lines
 
 
@@ -218,12 +212,12 @@ def make_destination(destdir: Path) -> None:
     """Create DESTDIR.
 
     Raises:
-        DataError: if it already contains data, which fairseq would mix with the new data.
+        ValueError: if it already contains data, which fairseq would mix with the new data.
     """
     if destdir.is_file():
-        raise DataError(f"--destdir {destdir}: is a file; name a new directory")
+        raise ValueError(f"--destdir {destdir}: is a file; name a new directory")
     if destdir.is_dir() and any(destdir.iterdir()):
-        raise DataError(f"--destdir {destdir}: is not empty; name a new directory or empty it")
+        raise ValueError(f"--destdir {destdir}: is not empty; name a new directory or empty it")
     destdir.mkdir(parents=True, exist_ok=True)
 
 
@@ -239,7 +233,7 @@ def learn_codes(
     """Learn joint BPE merges from the tokenised training text of all languages.
 
     Raises:
-        DataError: if there is nothing to merge, since subword-nmt cannot apply empty codes.
+        ValueError: if there is nothing to merge, since subword-nmt cannot apply empty codes.
     """
     lines = [line + "\n" for side in sides for line in side]
     with open(path, "w+", encoding="utf-8") as file:
@@ -248,7 +242,7 @@ def learn_codes(
         file.seek(0)
         n_merges = sum(not line.startswith("#version") for line in file)
     if n_merges == 0:
-        raise DataError(
+        raise ValueError(
             f"--min-frequency {min_frequency}: no pair of letters occurs that often in the "
             "training text; use more text"
         )
@@ -285,7 +279,7 @@ def clean(pairs: list[tuple[str, ...]], max_len: int, max_ratio: float) -> list[
     kept = [pair for pair in pairs if _is_good([len(s.split()) for s in pair], max_len, max_ratio)]
     print(f"training pairs: {len(kept)} kept, {len(pairs) - len(kept)} left out", flush=True)
     if not kept:
-        raise DataError(f"--max-len {max_len} --max-ratio {max_ratio}: no training pair is left")
+        raise ValueError(f"--max-len {max_len} --max-ratio {max_ratio}: no training pair is left")
     return kept
 
 

@@ -18,6 +18,7 @@ from ..command_line import (
     check_one_directory,
     check_places,
     check_shard,
+    described,
     in_words,
     is_translation,
     positive,
@@ -65,10 +66,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options of fairseq-generate and of this command."""
-    parser = options.get_generation_parser()
-    parser.prog = program("distill")
-    parser.description = DESCRIPTION
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = described(options.get_generation_parser(), "distill", DESCRIPTION)
     group = as_ours(parser.add_argument_group("distillation"))
     group.add_argument(
         "--destdir", type=Path, required=True, metavar="DIR",

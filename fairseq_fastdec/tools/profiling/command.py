@@ -14,7 +14,7 @@ from torch import nn
 
 from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import positive, program
+from ..command_line import described, positive, program
 from .profile import (
     BYTES_OF_WEIGHT,
     PARTS,
@@ -66,11 +66,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     """Parse the command line; lists are separated by commas."""
-    parser = argparse.ArgumentParser(
-        program("profile-engine"),
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = described(argparse.ArgumentParser(), "profile-engine", DESCRIPTION)
     parser.add_argument("--data", help="binarised data of the checkpoint, for its dictionaries")
     parser.add_argument("--path", help="a checkpoint (default: random weights)")
     parser.add_argument("--arch", default="transformer", help="of random weights")

@@ -14,10 +14,9 @@ from fairseq.data import Dictionary
 from ...data.languages import infer_languages
 from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import check_one_directory, positive, program
-from .model1 import train
+from ..command_line import check_one_directory, described, positive, program
+from .model1 import pruned, train, write
 from .sentences import read
-from .table import pruned, write
 
 DESCRIPTION = """\
 Create a lexical table for --shortlist from the training data of a model.
@@ -40,11 +39,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(
-        program("build-shortlist"),
-        description=DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = described(argparse.ArgumentParser(), "build-shortlist", DESCRIPTION)
     parser.add_argument("data", help="a data directory made by fairseq-preprocess")
     parser.add_argument("-s", "--source-lang", metavar="SRC", help="(default: as in the data)")
     parser.add_argument("-t", "--target-lang", metavar="TGT", help="(default: as in the data)")

@@ -10,9 +10,9 @@ from ..command_line import (
     check_one_directory,
     check_places,
     check_shard,
+    described,
     is_translation,
     positive,
-    program,
 )
 from ..distillation.filters import add_filter_options
 from .output_lines import FORMATS, ON_ERROR, PLAIN, STOP
@@ -62,8 +62,7 @@ def _parse_checkpoint(arguments: Sequence[str]) -> argparse.Namespace:
 
     from ...help import as_ours
 
-    parser = options.get_generation_parser()
-    _describe(parser)
+    parser = described(options.get_generation_parser(), "translate-corpus", DESCRIPTION)
     _add_text_options(as_ours(parser.add_argument_group("text")))
     _add_worker_options(as_ours(parser.add_argument_group("workers")))
     has_methods = is_translation(arguments)
@@ -80,7 +79,7 @@ def _parse_checkpoint(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _parse_bundle(arguments: Sequence[str], bundle: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    _describe(parser)
+    described(parser, "translate-corpus", DESCRIPTION)
     parser.add_argument("model", metavar="BUNDLE")
     _add_text_options(parser.add_argument_group("text"))
     _add_worker_options(parser.add_argument_group("workers"))
@@ -109,12 +108,6 @@ def _parse_bundle(arguments: Sequence[str], bundle: str) -> argparse.Namespace:
             "CHECKPOINT"
         )
     return args
-
-
-def _describe(parser: argparse.ArgumentParser) -> None:
-    parser.prog = program("translate-corpus")
-    parser.description = DESCRIPTION
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def _add_text_options(group: Any) -> None:

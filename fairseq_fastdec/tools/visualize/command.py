@@ -29,7 +29,7 @@ from ...errors import errors_in_one_line
 from ...help import as_ours
 from ...noise import imports_unheard, results_only
 from .. import atomic_files
-from ..command_line import positive, program
+from ..command_line import described, positive, program
 from ..corpus import best_translations, load_models, on_device
 from . import Recorder, SentenceTrace, document, page, subwords
 
@@ -41,24 +41,17 @@ logger = logging.getLogger(__name__)
 PICTURES, DOCUMENTS = ("png", "svg"), ("html", "json")
 
 
-class UsageError(Exception):
-    """An error in the command line or its files, shown without a traceback."""
-
-
 @results_only()
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command; errors in its input are reported in one line."""
     args = parse_args(sys.argv[1:] if arguments is None else arguments)
-    with errors_in_one_line(program("ddgviz"), UsageError, ImportError):
+    with errors_in_one_line(program("ddgviz"), ImportError):
         run(args)
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the options of fairseq-interactive and of this command."""
-    parser = options.get_interactive_generation_parser()
-    parser.prog = program("ddgviz")
-    parser.description = __doc__
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser = described(options.get_interactive_generation_parser(), "ddgviz", __doc__)
     group = as_ours(parser.add_argument_group("ddgviz"))
     group.add_argument(
         "--sentences",
@@ -116,8 +109,8 @@ def run(args: argparse.Namespace) -> None:
     """Decode, then write all files.
 
     Raises:
-        UsageError: for input that cannot be read or drawn.
-        ValueError: for a decoding option that the model or method does not support.
+        ValueError: for input that cannot be read or drawn, and for a decoding option that the model
+            or method does not support.
     """
     figure = picture_module(args.formats)
     infer_languages(args)
@@ -125,7 +118,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
-        raise UsageError(f"--output {args.output}: is a file; name a directory") from error
+        raise ValueError(f"--output {args.output}: is a file; name a directory") from error
     traces = sorted(decode(args, lines), key=lambda trace: trace.id)
     for trace in traces:
         for name in PICTURES:
@@ -144,32 +137,32 @@ def picture_module(names: Sequence[str]) -> Optional[ModuleType]:
     """The drawing module; ``None`` if no pictures are requested.
 
     Raises:
-        UsageError: without matplotlib.
+        ValueError: without matplotlib.
     """
     if not set(PICTURES) & set(names):
         return None
     try:
         return importlib.import_module("fairseq_fastdec.tools.visualize.figure")
     except ImportError as error:
-        raise UsageError(f"--formats {','.join(names)}: {error}") from error
+        raise ValueError(f"--formats {','.join(names)}: {error}") from error
 
 
 def read_sentences(name: str, n_most: int) -> dict[int, str]:
     """The sentences by line number, from 0, without empty ones.
 
     Raises:
-        UsageError: for a file that cannot be read or has no sentence.
+        ValueError: for a file that cannot be read or has no sentence.
     """
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         text = data.decode("utf-8-sig")
     except OSError as error:
-        raise UsageError(f"--sentences {name}: cannot be read ({error.strerror})") from error
+        raise ValueError(f"--sentences {name}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"--sentences {name}: not UTF-8 ({error.reason})") from error
+        raise ValueError(f"--sentences {name}: not UTF-8 ({error.reason})") from error
     lines = {n: line.strip() for n, line in enumerate(text.split("\n")) if line.strip()}
     if not lines:
-        raise UsageError(f"--sentences {name}: has no sentences; give one per line")
+        raise ValueError(f"--sentences {name}: has no sentences; give one per line")
     if len(lines) > n_most:
         logger.warning(
             "--max-sentences-shown %d: %d more sentences are left out; raise the limit to draw "
@@ -184,13 +177,13 @@ def decode(args: argparse.Namespace, lines: dict[int, str]) -> Iterator[Sentence
     """Decode all sentences as in fairseq-interactive, and yield their traces.
 
     Raises:
-        UsageError: for a task or method that cannot be traced.
+        ValueError: for a task or method that cannot be traced.
     """
     cfg = convert_namespace_to_omegaconf(args)
     if cfg.dataset.max_tokens is None and cfg.dataset.batch_size is None:
         cfg.dataset.batch_size = 1
     if str(getattr(cfg.task, "decoding", None)) == "fairseq":
-        raise UsageError(
+        raise ValueError(
             "--decoding fairseq: fairseq's generator decodes one token a step and cannot be "
             "traced; use --decoding greedy for the same tokens"
         )
@@ -198,7 +191,7 @@ def decode(args: argparse.Namespace, lines: dict[int, str]) -> Iterator[Sentence
     models = load_models(cfg, task)
     generator = task.build_generator(models, cfg.generation)
     if not isinstance(generator, SingleHypothesisMethod):
-        raise UsageError(
+        raise ValueError(
             f"--decoding {cfg.task.decoding}: cannot be traced; use greedy, blockwise, lookahead "
             "or one of the Jacobi methods"
         )

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.tools.shortlisting import model1
+from fairseq_fastdec.tools.shortlisting.model1 import pruned, write
 from fairseq_fastdec.tools.shortlisting.sentences import FlatSentences, read
-from fairseq_fastdec.tools.shortlisting.table import pruned
 
 N_SOURCE, N_TARGET = 6, 5
 PAIRS = st.lists(
@@ -122,3 +122,41 @@ def test_a_chunk_holds_the_pairs_that_begin_in_its_cells(monkeypatch):
     monkeypatch.setattr(model1, "CELLS_AT_ONCE", 10)
     chunks = model1._ranges(np.array([4, 4, 4, 0, 9, 1, 1]))
     assert list(chunks) == [(0, 3), (3, 5), (5, 7)]
+
+
+@given(
+    entries=st.dictionaries(
+        st.tuples(st.integers(0, 5), st.integers(0, 9)), st.floats(0, 1), max_size=30
+    ),
+    threshold=st.floats(0, 1),
+    best=st.integers(1, 4),
+)
+def test_what_is_kept(entries, threshold, best):
+    """Above the threshold, of the most probable, and nothing of NULL (here: 5)."""
+    keys = sorted(entries)
+    table = pruned(
+        model1.Translations(
+            np.array([key[0] for key in keys], dtype=np.int64),
+            np.array([key[1] for key in keys], dtype=np.int64),
+            np.array([entries[key] for key in keys]),
+        ),
+        n_source=5,
+        threshold=threshold,
+        best=best,
+    )
+    expected = []
+    for source in range(5):
+        own = [(-p, target) for (s, target), p in entries.items() if s == source and p >= threshold]
+        expected += [(source, target, -p) for p, target in sorted(own)[:best]]
+    assert list(zip(*(column.tolist() for column in table))) == expected
+
+
+def test_the_file(tmp_path):
+    dictionary = Dictionary()
+    haus, house = (dictionary.add_symbol(word) for word in ("Haus", "house"))
+    translations = model1.Translations(
+        np.array([house, house]), np.array([haus, house]), np.array([0.75, 1 / 3])
+    )
+    write(tmp_path / "lex.s2t", translations, dictionary, dictionary)
+    content = (tmp_path / "lex.s2t").read_text(encoding="utf-8")
+    assert content == "Haus house 0.75\nhouse house 0.333333\n"
