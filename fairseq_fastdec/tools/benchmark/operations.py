@@ -46,17 +46,13 @@ def _multiply_adds() -> int:
 
 def _uncounted_by_torch() -> dict[Any, Callable[..., int]]:
     """Operators that the counters of some torch versions do not support."""
-    operators: dict[str, dict[str, Callable[..., int]]] = {
-        "aten": {
-            "_transformer_encoder_layer_fwd": _encoder_layer,
-            "_scaled_dot_product_flash_attention_for_cpu": _attention,
-        },
+    operators: dict[str, Callable[..., int]] = {
+        "_transformer_encoder_layer_fwd": _encoder_layer,
+        "_scaled_dot_product_flash_attention_for_cpu": _attention,
     }
+    library = torch.ops.aten
     return {
-        getattr(getattr(torch.ops, library), name): count
-        for library, counts in operators.items()
-        for name, count in counts.items()
-        if hasattr(getattr(torch.ops, library), name)
+        getattr(library, name): count for name, count in operators.items() if hasattr(library, name)
     }
 
 
@@ -68,14 +64,11 @@ def _encoder_layer(source: Sequence[int], dim: int, *parameters: Any, **_: Any) 
         parameters: the other arguments; the shapes of weight matrices have two dimensions.
     """
     n_tokens, length = math.prod(source[:-1]), source[-2]
-    weights = sum(math.prod(p) for p in parameters if isinstance(p, torch.Size) and _is_weight(p))
+    shapes = [shape for shape in parameters if isinstance(shape, torch.Size)]
+    weights = sum(math.prod(shape) for shape in shapes if len(shape) == 2)
     return 2 * n_tokens * (weights + 2 * length * dim)
 
 
 def _attention(queries: Sequence[int], keys: Sequence[int], *_: Any, **__: Any) -> int:
     """Count the operations of attention: queries ``[B, H, T, D]``, keys ``[B, H, S, D]``."""
     return 2 * 2 * math.prod(queries) * keys[-2]
-
-
-def _is_weight(shape: torch.Size) -> bool:
-    return len(shape) == 2
