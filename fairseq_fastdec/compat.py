@@ -43,6 +43,7 @@ except ImportError:  # numpy 1
 
 from . import help, progress
 from .data.languages import infer_languages
+from .errors import in_short
 from .wrapping import wrap
 
 logger = logging.getLogger(__name__)
@@ -152,11 +153,9 @@ def _naming_the_file(load_checkpoint_to_cpu, path, *args, **kwargs):
 
 
 def _damaged(path: str, error: Exception) -> UnreadableCheckpoint:
-    # The rest of torch's message suggests to load the file without the check, which is unsafe.
-    reason = re.split(r"\. |\n", str(error))[0]
     return UnreadableCheckpoint(
-        f"{path}: is damaged, or not a checkpoint of fairseq ({type(error).__name__}: {reason}); "
-        "use another, or download it again"
+        f"{path}: is damaged, or not a checkpoint of fairseq ({in_short(error)}); use another, or "
+        "download it again"
     )
 
 

@@ -10,8 +10,10 @@ Set the environment variable ``FASTDEC_TRACEBACK=1`` to see the traceback anyway
 import contextlib
 import dis
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
+from traceback import walk_tb
 from types import TracebackType
 from typing import NoReturn, Optional, TextIO
 
@@ -64,6 +66,15 @@ def _write(stream: TextIO, text: str) -> None:
             os.dup2(nowhere.fileno(), stream.fileno())
 
 
+def in_short(error: Exception) -> str:
+    """The kind of an error of torch, and the first sentence of its text.
+
+    The next sentences suggest to load a file without checks, which is unsafe.
+    """
+    reason = re.split(r"\. |\n", str(error))[0]
+    return f"{type(error).__name__}: {reason}"
+
+
 @contextlib.contextmanager
 def errors_in_one_line(program: str, *besides: type[Exception]) -> Iterator[None]:
     """End the program with one line instead of a traceback for an error in its input.
@@ -111,13 +122,12 @@ def _hook_before(previous: Hook) -> Hook:
 
 def _in_command(traceback: Optional[TracebackType]) -> bool:
     """Whether an error was raised within the main function of a fairseq command."""
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        folder = os.path.basename(os.path.dirname(code.co_filename))
-        if code.co_name == "cli_main" and folder == "fairseq_cli":
-            return True
-        traceback = traceback.tb_next
-    return False
+    codes = (frame.f_code for frame, _ in walk_tb(traceback))
+    return any(
+        code.co_name == "cli_main"
+        and os.path.basename(os.path.dirname(code.co_filename)) == "fairseq_cli"
+        for code in codes
+    )
 
 
 def _raised_here(traceback: Optional[TracebackType]) -> bool:

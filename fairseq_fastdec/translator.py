@@ -34,6 +34,7 @@ from .decoding.registry import STOCK
 from .decoding.translation_memory import TranslationMemory
 from .engine.kernels import loading
 from .engine.searches import Output, Recipe
+from .errors import in_short
 from .kept_generators import KeptGenerators, key_of
 from .results import NOT_FINITE, Problem, SentenceError, Translation, stripped_lines
 from .serving.translating import (
@@ -188,10 +189,9 @@ def _loaded(checkpoints: list[str], overrides: dict[str, Any]) -> tuple[list[Any
                 "source_lang, target_lang: neither the checkpoint nor the files of "
                 f"{overrides['data']} name the languages; give both"
             ) from error
-        reason = str(error).split("\n", 1)[0].split(". ", 1)[0]
         raise ValueError(
-            f"path {', '.join(checkpoints)}: cannot be loaded ({type(error).__name__}: {reason}); "
-            "give a complete checkpoint of fairseq-train that was trained with these dictionaries"
+            f"path {', '.join(checkpoints)}: cannot be loaded ({in_short(error)}); give a complete "
+            "checkpoint of fairseq-train that was trained with these dictionaries"
         ) from error
 
 

@@ -4,12 +4,39 @@ import ast
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
+import numpy as np
 import torch
 from fairseq import checkpoint_utils, tasks, utils
+from fairseq.data import BaseWrapperDataset
 from torch import Tensor
 
-from ..data.sentence_range import SentenceRange
 from ..data.vocabulary import detokenized
+from ..errors import in_short
+
+
+class SentenceRange(BaseWrapperDataset):
+    """A pair dataset whose batches only have a range of sentences, with unchanged numbers."""
+
+    def __init__(self, dataset: Any, sentences: range) -> None:
+        """
+        Args:
+            dataset: the dataset of a translation task.
+            sentences: the range of sentence numbers.
+        """
+        super().__init__(dataset)
+        self._sentences = sentences
+
+    def ordered_indices(self) -> np.ndarray:
+        """The sentences by source length, then target length, like a test set in fairseq-generate.
+
+        fairseq's method would sort the whole dataset for each part, and shuffles training data.
+
+        Returns:
+            int64 ``[len(sentences)]``
+        """
+        sizes = self.dataset.sizes[self._sentences.start : self._sentences.stop]
+        least_important_first = np.atleast_2d(sizes.T)[::-1]
+        return np.lexsort(least_important_first) + self._sentences.start
 
 
 def uses_cuda(cfg: Any) -> bool:
@@ -85,11 +112,9 @@ def _load_model(cfg: Any, task: Any, path: str, overrides: dict[str, Any]) -> li
     except Exception as error:  # a damaged pickle may raise anything
         if isinstance(error, (OSError, ValueError)) and path in str(error):
             raise
-        # The rest of torch's message advises to load the file unsafely.
-        reason = str(error).split("\n", 1)[0].split(". ", 1)[0]
         raise ValueError(
-            f"--path {path}: cannot be loaded ({type(error).__name__}: {reason}); give a complete "
-            "checkpoint of fairseq-train for this task and data"
+            f"--path {path}: cannot be loaded ({in_short(error)}); give a complete checkpoint of "
+            "fairseq-train for this task and data"
         ) from error
     return models
 
