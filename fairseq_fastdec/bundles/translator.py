@@ -228,8 +228,5 @@ def _check(options: dict[str, Any]) -> None:
         if name not in OPTIONS:
             raise ValueError(f"{name}: not an option of a bundle; choose from {', '.join(OPTIONS)}")
         valid = HONOURED.get(name)
-        is_number = valid is None or (
-            isinstance(value, valid.kind) and not isinstance(value, bool) and value == value
-        )
-        if valid is not None and not (is_number and valid.least <= value <= valid.most):
+        if valid is not None and not valid.has(value):
             raise ValueError(f"{name} {value}: must be {valid.reason}")

@@ -57,12 +57,17 @@ def check_asked_for(
     name = str(options.decoding)
     method = generator_class(name)
     wanted = asked_for(args, _given(extra), prefix_allowed_tokens_fn)
-    _refuse(name, {flag: asked for flag, asked in wanted.items() if flag not in method.honours})
+    for flag, is_given in wanted.items():
+        if is_given and flag not in method.honours:
+            raise ValueError(
+                f"{flag}: not possible with --decoding {name}; remove it{_instead(name, flag)}"
+            )
     check_values(args)
+    beam, nbest = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM), getattr(args, "nbest", 1)
     if method.keeps_one_hypothesis:
-        _check_one_hypothesis(name, args)
-    else:
-        _check_hypotheses(args)
+        _check_one_hypothesis(name, beam, nbest)
+    elif nbest > beam:
+        raise ValueError(f"--nbest {nbest}: more than --beam {beam} finds; raise --beam")
 
 
 def asked_for(args: Any, extra: dict[str, Any], prefix_fn: Optional[Callable]) -> dict[str, bool]:
@@ -103,14 +108,6 @@ def _check_end(args: Any, eos: int, dictionary: Dictionary) -> None:
         )
 
 
-def _refuse(name: str, wanted: dict[str, bool]) -> None:
-    for flag, given in wanted.items():
-        if given:
-            raise ValueError(
-                f"{flag}: not possible with --decoding {name}; remove it{_instead(name, flag)}"
-            )
-
-
 def _instead(name: str, flag: str) -> str:
     """The end of an error message, naming a method that supports the option."""
     if name == "double_token":
@@ -120,19 +117,12 @@ def _instead(name: str, flag: str) -> str:
     return " or use --decoding fairseq"
 
 
-def _check_hypotheses(args: Any) -> None:
-    beam, nbest = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM), getattr(args, "nbest", 1)
-    if nbest > beam:
-        raise ValueError(f"--nbest {nbest}: more than --beam {beam} finds; raise --beam")
-
-
-def _check_one_hypothesis(name: str, args: Any) -> None:
-    if getattr(args, "nbest", 1) > 1:
+def _check_one_hypothesis(name: str, beam: int, nbest: int) -> None:
+    if nbest > 1:
         raise ValueError(
             f"--nbest above 1: not possible with --decoding {name}, which keeps one hypothesis; "
             "remove it or use --decoding beam"
         )
-    beam = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM)
     if beam not in (1, FAIRSEQ_DEFAULT_BEAM):
         raise ValueError(
             f"--beam {beam}: --decoding {name} keeps one hypothesis; remove --beam or use "

@@ -18,6 +18,11 @@ class ValidRange(NamedTuple):
     most: float
     reason: str
 
+    def has(self, value: Any) -> bool:
+        """Whether a value is valid; NaN is not."""
+        is_number = isinstance(value, self.kind) and not isinstance(value, bool)
+        return is_number and self.least <= value <= self.most
+
 
 MINUS, PLUS = -math.inf, math.inf
 LARGEST = 1.7e308
@@ -97,10 +102,7 @@ def check_values(args: Any) -> None:
     """
     for name, valid in HONOURED.items():
         value = getattr(args, name, None)
-        if value is None:
-            continue
-        is_number = isinstance(value, valid.kind) and not isinstance(value, bool)
-        if not is_number or not valid.least <= value <= valid.most:  # NaN fails, too
+        if value is not None and not valid.has(value):
             raise ValueError(f"{flag_of(name)} {value}: must be {valid.reason}")
     if getattr(args, "no_repeat_ngram_size", 0) == 1:
         raise ValueError(

@@ -78,9 +78,6 @@ class TranslationMemory:
         rows = sample["net_input"]["src_tokens"].tolist()
         return [self.draft([token for token in row if token != pad]) for row in rows]
 
-    def begin_buffer(self, sources: Sequence[Tensor]) -> None:
-        """Called for each buffer of fairseq-interactive; does nothing."""
-
     def draft(self, source: Sequence[int]) -> Tensor:
         """The translations of the most similar sentences, each with EOS, the best one first.
 

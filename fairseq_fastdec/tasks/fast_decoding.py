@@ -219,7 +219,7 @@ class FastDecoding(Task):
 
     def build_dataset_for_inference(self, src_tokens: Any, src_lengths: Any, **kwargs: Any) -> Any:
         """See fairseq; fairseq-interactive calls it for each buffer of lines."""
-        if self._drafts is not None:
+        if isinstance(self._drafts, DraftFile):
             self._drafts.begin_buffer(src_tokens)
         return super().build_dataset_for_inference(src_tokens, src_lengths, **kwargs)
 

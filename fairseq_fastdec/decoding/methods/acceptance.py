@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass import ChoiceEnum
 from torch import Tensor
 
-from ...data.integer_symbols import integer_values
 from ..option_rules import option
 
 if TYPE_CHECKING:
@@ -133,3 +133,24 @@ def compiled_acceptance(options: "DecodingOptions", dictionary: Dictionary) -> d
 def _is_possible(proposals: Tensor, log_probs: Tensor) -> Tensor:
     """Whether fairseq's rules allow the proposals: bool ``[R, N]``."""
     return log_probs.gather(-1, proposals[..., None]).squeeze(-1).ne(-math.inf)
+
+
+def integer_values(dictionary: Dictionary) -> Tensor:
+    """The integer of each type: float64 ``[V]``, NaN for special types and padding.
+
+    Raises:
+        ValueError: if the dictionary has other symbols.
+    """
+    values = torch.full((len(dictionary),), math.nan, dtype=torch.float64)
+    for index in range(dictionary.nspecial, len(dictionary)):
+        symbol = dictionary[index]
+        if symbol.startswith("madeupword"):  # fairseq pads dictionaries to a multiple with these
+            continue
+        try:
+            values[index] = int(symbol)
+        except ValueError:
+            raise ValueError(
+                f"--acceptance distance: the target vocabulary must consist of integers, but has "
+                f"{symbol!r}; use --acceptance exact or topk for words"
+            ) from None
+    return values

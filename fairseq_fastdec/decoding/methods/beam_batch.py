@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ...engine import Shortlist
 from ...network import Ensemble
-from ..constraints import GenerationRules
-from ..repeated_ngrams import forbidden_after
+from ..constraints import GenerationRules, forbidden_after
 from ..statistics import Statistics
 from .beams import Beam, BeamRule, Candidate
 from .generator import union

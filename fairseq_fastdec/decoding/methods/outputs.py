@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from ...network import Ensemble
-from ..constraints import GenerationRules, prefix_lengths
+from ..constraints import GenerationRules, forbidden_after, prefix_lengths
 from ..hypothesis import Hypotheses, Hypothesis, hypothesis
-from ..repeated_ngrams import forbidden_after
 from ..sources import Sources
 from ..statistics import SentenceRecord, Statistics
 

@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from fairseq.data import Dictionary
 
-from fairseq_fastdec.decoding.methods.acceptance import acceptance_test
+from fairseq_fastdec.decoding.methods.acceptance import acceptance_test, integer_values
 from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import tiny
 from tests.support.trained_models import TASK
@@ -56,3 +57,19 @@ def test_at_least_some_tokens():
     )
     assert test(torch.tensor([[7, 7, 7]]), log_probs).tolist() == [[True, True, False]]
     assert test(torch.tensor([[8, 4, 4]]), log_probs).tolist() == [[False, True, True]]
+
+
+def test_the_integers_of_symbols():
+    words = Dictionary()
+    for symbol in ("7", "-12", "madeupword0000"):
+        words.add_symbol(symbol)
+    values = integer_values(words).tolist()
+    assert values[4:6] == [7, -12]
+    assert all(map(math.isnan, values[:4] + values[6:]))
+
+
+def test_words_are_no_integers():
+    words = Dictionary()
+    words.add_symbol("seven")
+    with pytest.raises(ValueError, match="integers, but has 'seven'; use --acceptance exact or"):
+        integer_values(words)
