@@ -221,8 +221,13 @@ class DecodingGenerator(ABC):
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
         """Translate a batch with compiled code or torch; see :meth:`translate`."""
-        if not self.decodes_compiled():
-            return self.translate(sources, ids, bos, prefix)
+        translate = self.translate_compiled if self.decodes_compiled() else self.translate
+        return translate(sources, ids, bos, prefix)
+
+    def translate_compiled(
+        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
+        """Translate a batch with :attr:`search`; see :meth:`translate`."""
         return self.search.translate(sources, ids, bos, prefix, self.statistics)
 
     @abstractmethod

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,26 +13,12 @@ from ..statistics import INVOCATIONS, Statistics
 from .search import CompiledSearch
 
 
-class PairResult(NamedTuple):
-    """The result of a sentence, identified by its place in the batch.
-
-    Attributes:
-        hypotheses: for each, the tokens of its slots, y_L1, y_R1, y_L2, ..., and their
-            log-probabilities.
-    """
-
-    number: int
-    hypotheses: list[tuple[list[int], list[float]]]
-    steps: int
-    expansions: int
-
-
 class CompiledPairs(CompiledSearch):
     """A compiled search for pairs of tokens."""
 
     def results(
         self, sources: Sources, bos: int, max_len: int, forced: Tensor, statistics: Statistics
-    ) -> Iterator[PairResult]:
+    ) -> Iterator[tuple[int, list[tuple[list[int], list[float]]], int, int]]:
         """Decode a batch.
 
         Args:
@@ -42,6 +27,10 @@ class CompiledPairs(CompiledSearch):
             forced: int64 ``[B, P]``, the tokens that the first slots must hold; padding allows any
                 token.
             statistics: updated with the search's counters.
+
+        Yields:
+            for each sentence its place in the batch; for each hypothesis the tokens of its slots,
+            y_L1, y_R1, y_L2, ..., and their log-probabilities; the steps and the expansions
         """
         prefix = forced.numpy() if forced.size(1) else None
         with self.search_for(sources.width, max_len + 2) as search:
@@ -62,4 +51,4 @@ class CompiledPairs(CompiledSearch):
         hypotheses = iter([(own.tolist(), of_own.tolist()) for own, of_own in zip(slots, scores)])
         costs = (finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
         for number, n, steps, expansions in zip(*costs):
-            yield PairResult(number, list(islice(hypotheses, n)), steps, expansions)
+            yield number, list(islice(hypotheses, n)), steps, expansions

@@ -62,11 +62,9 @@ class FixedBeam(DecodingGenerator):
         options = BeamOptions(rule.width, rule.threshold, rule.per_candidate, rule.waits, draws)
         return CompiledBeams(models, self.rules, self.temperature, options, self.shortlist)
 
-    def run(
+    def translate_compiled(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        if not self.decodes_compiled():
-            return self.translate(sources, ids, bos, prefix)
         beams = self.beams_of(sources, prefix)
         results = self.compiled_results(sources, self._limits(beams, ids, prefix), bos)
         return in_order(self._copied(results, beams), sources, ids)

@@ -76,8 +76,11 @@ class FixedPointMethod(SingleHypothesisMethod):
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
         self._horizons = self.horizons(sources, bos, prefix)
-        if not self.decodes_compiled():
-            return self.translate(sources, ids, bos, prefix)
+        return super().run(sources, ids, bos, prefix)
+
+    def translate_compiled(
+        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
+    ) -> tuple[Hypotheses, list[SentenceRecord]]:
         return self.search.translate(sources, ids, bos, prefix, self.statistics, self._horizons)
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:

@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 from fairseq_fastdec.data.special_tokens import EOD
 from fairseq_fastdec.data.token_order import TokenOrder
 from fairseq_fastdec.decoding.hypothesis import NotFinite
-from fairseq_fastdec.decoding.methods.double_token import double_top_k
-from fairseq_fastdec.decoding.methods.pairs import PairHypothesis, forced_slots
+from fairseq_fastdec.decoding.methods.double_token import (
+    PairHypothesis,
+    double_top_k,
+    forced_slots,
+)
 from fairseq_fastdec.decoding.natural_order import natural
 from tests.support import tiny
 from tests.support.against_fairseq import lengths_strategy
