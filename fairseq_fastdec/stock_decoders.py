@@ -20,6 +20,11 @@ DECODERS_OF_SPEECH = (
 )
 
 
+def layers_of(coder: Any) -> list[Any]:
+    """A coder's layers in order. Iterating ``coder.layers`` would skip some under LayerDrop."""
+    return [coder.layers[index] for index in range(len(coder.layers))]
+
+
 def departures(model: nn.Module) -> Iterator[str]:
     """Yield descriptions of the parts of a model that differ from stock transformers.
 
@@ -47,9 +52,8 @@ def departures(model: nn.Module) -> Iterator[str]:
         yield "the model attends to source and target at once (--cross-self-attention)"
     if not len(decoder.layers):
         yield "the decoder has no layers (--decoder-layers 0)"
-    # Iterating the layers would skip some of them under LayerDrop.
-    for index in range(len(decoder.layers)):
-        yield from _departures_of_layer(decoder.layers[index])
+    for layer in layers_of(decoder):
+        yield from _departures_of_layer(layer)
 
 
 def is_nat(decoder: object) -> bool:

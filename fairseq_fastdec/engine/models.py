@@ -8,6 +8,7 @@ import torch
 from fairseq.models import FairseqDecoder, FairseqEncoder, FairseqEncoderDecoderModel
 from torch import nn
 
+from ..stock_decoders import layers_of
 from .kernels import loading
 from .kernels.packed import PackedLinear
 from .kernels.parts import EnginePart
@@ -21,7 +22,7 @@ from .network.heads import (
 from .network.positions import positions_of
 from .network.prepared_model import prepared
 from .network.support import runs_prepared, unsupported_part
-from .network.weights import LayerWeights, NetworkWeights, layers_of
+from .network.weights import LayerWeights, NetworkWeights
 from .products.precision import PRECISIONS, ROUGH, Precision, PreparedNorm
 
 # The smallest number of positions to prepare, so that the table rarely grows.

@@ -7,6 +7,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..engine.network.positions import positions_of
+from ..stock_decoders import layers_of
 from .attention import attend, sees_in_chain, sees_in_tree, visible_keys
 from .caches import RowCache, SourceCache
 
@@ -34,8 +35,7 @@ class TransformerNetwork:
         """
         self._encoder, self._decoder = model.encoder, model.decoder
         self._temperature = temperature
-        # Iterating over ``decoder.layers`` would skip some under --decoder-layerdrop.
-        self._layers = [model.decoder.layers[n] for n in range(len(model.decoder.layers))]
+        self._layers = layers_of(model.decoder)
         self.tokens_per_step: int = getattr(model.decoder, "tokens_per_step", 1)
         self.block_size: int = getattr(model.decoder, "block_size", 0)
         self.has_sequential_heads: bool = getattr(model.decoder, "heads_are_sequential", False)

@@ -11,6 +11,7 @@ from fairseq.utils import get_activation_fn
 from torch import Tensor
 from torch.nn import functional as F
 
+from ...stock_decoders import layers_of
 from ..kernels.packed import PackedLinear
 from ..products.precision import Precision, PreparedNorm, in_fp32, norm_of
 from .weights import stacked
@@ -77,7 +78,7 @@ class DrafterWeights:
     def of(cls, decoder: FairseqDecoder, precision: Precision) -> "DrafterWeights":
         """The decoder's sequential heads."""
         heads = decoder.heads
-        attention = decoder.layers[len(decoder.layers) - 1].encoder_attn
+        attention = layers_of(decoder)[-1].encoder_attn
         names = ["begin", "token", "source", "fc1", "fc2"]
         if heads.narrow is not None:
             names.append("narrow")

@@ -8,9 +8,10 @@ from typing import Any
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor, nn
 
+from ...stock_decoders import layers_of
 from .prepared_model import prepared
 from .support import runs_prepared, unsupported_part
-from .weights import key_value_linears, layer_linears, layers_of
+from .weights import key_value_linears, layer_linears
 
 
 def release_once_prepared(models: Sequence[FairseqEncoderDecoderModel]) -> list[Tensor]:

@@ -8,8 +8,7 @@ from fairseq.models.transformer import TransformerEncoder, TransformerEncoderBas
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import nn
 
-from ...stock_decoders import attention_departures, departures
-from .weights import layers_of
+from ...stock_decoders import attention_departures, departures, layers_of
 
 
 def unsupported_part(model: FairseqEncoderDecoderModel) -> Optional[str]:

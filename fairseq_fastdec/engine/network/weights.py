@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ...stock_decoders import layers_of
 from ..kernels.packed import PackedLinear
 from ..products.precision import Precision, PreparedNorm, in_fp32, norm_of
 from .own_weights import OwnWeights
@@ -94,11 +95,6 @@ def _embeddings(coder: Any) -> tuple[Tensor, float]:
         return embed, coder.embed_scale
     bias = None if projection.bias is None else in_fp32(projection.bias)
     return F.linear(coder.embed_scale * embed, in_fp32(projection.weight), bias), 1.0
-
-
-def layers_of(coder: Any) -> list[Any]:
-    """A coder's layers in order. Iterating ``coder.layers`` would skip some under LayerDrop."""
-    return [coder.layers[index] for index in range(len(coder.layers))]
 
 
 def layer_linears(layer: Any) -> list[nn.Linear]:
