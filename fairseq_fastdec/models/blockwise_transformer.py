@@ -9,8 +9,9 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerDecoder, TransformerModel, base_architecture
 from torch import Tensor, nn
 
+from ..stock_decoders import layers_of
 from .block_heads import BlockHeads
-from .finetuning import register_presets, shaped_by_checkpoint
+from .finetuning import HEADS, register_presets, shaped_by_checkpoint
 from .sequential_heads import DraftContext, SequentialHeads
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,14 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         )
         self.heads: Any
         if self.heads_are_sequential:
-            self.heads = self._sequential_heads(args, embed_tokens, options)
+            self.heads = SequentialHeads(
+                dim=self.output_embed_dim,
+                embed_dim=embed_tokens.embedding_dim,
+                source_dim=args.decoder_embed_dim,
+                n_attention_heads=args.decoder_attention_heads,
+                output_rank=self._output_rank(args),
+                **options,
+            )
         else:
             self.heads = BlockHeads(
                 n_heads=self.block_size - int(self.identity_first_head),
@@ -50,18 +58,6 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
                 shared=args.block_ffn == "shared",
                 **options,
             )
-
-    def _sequential_heads(
-        self, args: Any, embed_tokens: nn.Embedding, options: dict[str, Any]
-    ) -> SequentialHeads:
-        return SequentialHeads(
-            dim=self.output_embed_dim,
-            embed_dim=embed_tokens.embedding_dim,
-            source_dim=args.decoder_embed_dim,
-            n_attention_heads=args.decoder_attention_heads,
-            output_rank=self._output_rank(args),
-            **options,
-        )
 
     def _output_rank(self, args: Any) -> Optional[int]:
         rank, dim = args.block_output_rank, self.output_embed_dim
@@ -80,7 +76,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         """
         if not self.heads_are_sequential:
             return None
-        attention = self.layers[len(self.layers) - 1].encoder_attn
+        attention = layers_of(self)[-1].encoder_attn
         states = encoder_out["encoder_out"][0].transpose(0, 1)
         keys, values = (
             projection(states).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
@@ -372,13 +368,8 @@ def _check_options(args: Any) -> None:
 @shaped_by_checkpoint
 def base_blockwise_architecture(args: Any) -> None:
     """fairseq's ``transformer`` with heads."""
-    args.block_size = getattr(args, "block_size", 4)
-    args.identity_first_head = getattr(args, "identity_first_head", False)
-    args.freeze_base = getattr(args, "freeze_base", False)
-    args.block_heads = getattr(args, "block_heads", "parallel")
-    args.block_ffn = getattr(args, "block_ffn", "shared")
-    args.block_ffn_embed_dim = getattr(args, "block_ffn_embed_dim", None)
-    args.block_output_rank = getattr(args, "block_output_rank", None)
+    for name, default in {**HEADS, "freeze_base": False}.items():
+        setattr(args, name, getattr(args, name, default))
     base_architecture(args)
 
 

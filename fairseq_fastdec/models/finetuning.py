@@ -52,6 +52,7 @@ FLAGS = (
 DIMENSIONS = ("decoder_input_dim", "decoder_output_dim")
 # Separate parameters can be initialised from shared ones, but not the other way round.
 SHARED = ("share_decoder_input_output_embed", "share_all_embeddings")
+# The options of prediction heads and their defaults.
 HEADS = {
     "block_size": 4,
     "block_heads": "parallel",
@@ -196,17 +197,12 @@ def _differing(
         else:
             give.append(f"{flag} {wanted}")
 
-    for name in VALUES:
-        compare(name, getattr(trained, name), getattr(own, name))
-    for name in DIMENSIONS:
-        compare(
-            name,
-            *(
-                None if value == options.decoder_embed_dim else value
-                for options in (trained, own)
-                for value in [getattr(options, name)]
-            ),
-        )
+    def changed(options: Namespace, name: str) -> Any:
+        value = getattr(options, name)
+        return None if name in DIMENSIONS and value == options.decoder_embed_dim else value
+
+    for name in (*VALUES, *DIMENSIONS):
+        compare(name, changed(trained, name), changed(own, name))
     by_step = getattr(model.decoder, "tokens_per_step", None) is not None
     for name in FLAGS:
         # A double-token model's learned positions can be initialised with sinusoids.
