@@ -1,7 +1,7 @@
 """Several models that decode together."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
 import torch
@@ -121,11 +121,10 @@ class Ensemble:
             float32 ``[..., V]`` for all dtypes of models, as in fairseq; ``-inf`` for types that
             :meth:`restrict` excludes
         """
-        parts = zip(self.members, features.split(self._sizes, dim=-1))
         return _mean(
             [
                 _normalized(member.scores(part).float(), self._types, member.is_normalized)
-                for member, part in parts
+                for member, part in self._parts(features)
             ]
         )
 
@@ -138,19 +137,18 @@ class Ensemble:
         Returns:
             float32 ``[..., n_heads - 1, V]``; ``-inf`` for types that heads do not propose
         """
-        parts = zip(self.members, features.split(self._sizes, dim=-1))
-        scores = [member.head_scores(part, 1, n_heads) for member, part in parts]
+        scores = [member.head_scores(part, 1, n_heads) for member, part in self._parts(features)]
         return _mean([_normalized(x.float(), self._proposed_types(x)) for x in scores])
 
     def begin_drafts(self, features: Tensor) -> Tensor:
         """The first states of sequential heads: features ``[R, C]`` to ``[R, 1, C]``."""
-        parts = zip(self.members, features.split(self._sizes, dim=-1))
-        return torch.cat([member.begin_drafts(part) for member, part in parts], dim=-1)[:, None]
+        drafts = [member.begin_drafts(part) for member, part in self._parts(features)]
+        return torch.cat(drafts, dim=-1)[:, None]
 
     def extend_drafts(self, states: Tensor, tokens: Tensor) -> Tensor:
         """Advance states ``[R, W, C]`` of sequential heads by one token each, int64 ``[R, W]``."""
-        parts = zip(self.members, states.split(self._sizes, dim=-1))
-        return torch.cat([member.extend_drafts(part, tokens) for member, part in parts], dim=-1)
+        drafts = [member.extend_drafts(part, tokens) for member, part in self._parts(states)]
+        return torch.cat(drafts, dim=-1)
 
     def draft_log_probs(self, states: Tensor) -> Tensor:
         """Log-probabilities of the token after each state ``[..., C]``.
@@ -158,9 +156,12 @@ class Ensemble:
         Returns:
             float32 ``[..., V]``; ``-inf`` for types that heads do not propose
         """
-        parts = zip(self.members, states.split(self._sizes, dim=-1))
-        scores = [member.draft_scores(part) for member, part in parts]
+        scores = [member.draft_scores(part) for member, part in self._parts(states)]
         return _mean([_normalized(x.float(), self._proposed_types(x)) for x in scores])
+
+    def _parts(self, features: Tensor) -> Iterator[tuple[Any, Tensor]]:
+        """Each member with its part of the features ``[..., C]``."""
+        return zip(self.members, features.split(self._sizes, dim=-1))
 
     def _proposed_types(self, scores: Tensor) -> Optional[Tensor]:
         """The types that heads propose, int64 ``[K]``; ``None`` for all."""
