@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Optional
+from typing import Optional
 
 CPUS = Path("/sys/devices/system/cpu")
 GROUPS = Path("/sys/fs/cgroup")
@@ -80,35 +80,14 @@ def _range(text: str) -> range:
     return range(int(first), int(last or first) + 1)
 
 
-class CoreTurns:
-    """Limits the number of threads that decode at the same time to the number of cores.
-
-    The engine divides the cores among the calls in progress.
-    """
-
-    def __init__(self) -> None:
-        self._n_decoding = 0
-        self._changed = threading.Condition()
-        self._n_cores = n_usable(usable_cores())
-
-    def __enter__(self) -> None:
-        with self._changed:
-            while self._n_decoding >= self._n_cores:
-                self._changed.wait()
-            self._n_decoding += 1
-
-    def __exit__(self, *error: Any) -> None:
-        with self._changed:
-            self._n_decoding -= 1
-            self._changed.notify()
-
-
-TURNS = CoreTurns()
+# Limits the number of threads that decode at the same time to the number of cores. The engine
+# divides the cores among the calls in progress.
+TURNS = threading.Semaphore(n_usable(usable_cores()))
 
 
 def _forget_turns() -> None:
     """Reset after a fork, since the child has none of the parent's threads."""
-    TURNS.__init__()  # type: ignore[misc]
+    TURNS.__init__(n_usable(usable_cores()))  # type: ignore[misc]
 
 
 if hasattr(os, "register_at_fork"):

@@ -37,8 +37,8 @@ class KeptGenerators:
     def lent(self, key: Optional[Key], build: Callable[[], Any]) -> Iterator[Any]:
         """A generator for one call, put back at the end of the ``with`` block.
 
-        A call waits until there is a core for it (:class:`~.cores.CoreTurns`). A generator whose
-        call raised an error is dropped.
+        A call waits until there is a core for it (:data:`~.cores.TURNS`). A generator whose call
+        raised an error is dropped.
 
         Args:
             key: everything that ``build`` depends on; see :func:`key_of`. ``None`` to keep no
@@ -49,27 +49,18 @@ class KeptGenerators:
             ValueError: if ``build`` raises it, for an option that the method does not support.
         """
         with TURNS:
-            # A key can have a hundred values, so look it up only once.
-            idle = None if key is None else self._idle_with(key)
-            generator = None if idle is None else self._taken(idle)
+            with self._lock:
+                # A key can have a hundred values, so look it up only once.
+                idle = Idle() if key is None else self._idle.setdefault(key, Idle())
+                generator = idle.generators.pop() if idle.generators else None
+                self._n_idle -= generator is not None
             is_kept = generator is not None
             if generator is None:
                 generator = build()
-                is_kept = idle is not None and _may_be_kept(generator)
+                is_kept = key is not None and _may_be_kept(generator)
             yield generator
-            if is_kept and idle is not None:
+            if is_kept:
                 self._keep(idle, generator)
-
-    def _idle_with(self, key: Key) -> "Idle":
-        with self._lock:
-            return self._idle.setdefault(key, Idle())
-
-    def _taken(self, idle: "Idle") -> Any:
-        with self._lock:
-            if not idle.generators:
-                return None
-            self._n_idle -= 1
-            return idle.generators.pop()
 
     def _keep(self, idle: "Idle", generator: Any) -> None:
         """Put a generator back; if there are too many, drop the least recently used."""

@@ -12,7 +12,7 @@ It has to be called before fairseq is imported.
 import contextlib
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -153,9 +153,6 @@ class Registry(dict):
             load_all()
         return dict.__contains__(self, name)
 
-    def get(self, name: Any, default: Any = None) -> Any:
-        return self[name] if name in self else default  # noqa: SIM401 (this is get)
-
     def __iter__(self) -> Iterator[Any]:
         load_all()
         return dict.__iter__(self)
@@ -164,33 +161,12 @@ class Registry(dict):
         load_all()
         return dict.__len__(self)
 
-    # argparse tests membership in the keys, which must not load all modules.
-    def keys(self) -> Any:
-        return _Keys(self)
-
-    def items(self) -> Any:
-        load_all()
-        return dict.items(self)
-
-    def values(self) -> Any:
-        load_all()
-        return dict.values(self)
-
-
-class _Keys:
-    """The keys of a registry; iterating over them loads all deferred modules."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def __contains__(self, name: Any) -> bool:
-        return name in self._registry
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._registry)
-
-    def __len__(self) -> int:
-        return len(self._registry)
+    # Those of dict read it directly. argparse tests membership in the keys, which must not load all
+    # modules.
+    get: Any = Mapping.get
+    keys: Any = Mapping.keys
+    items: Any = Mapping.items
+    values: Any = Mapping.values
 
 
 class _Deferred(ModuleType):

@@ -79,13 +79,12 @@ def test_pinning(monkeypatch):
 
 @pytest.mark.parametrize("most", [1, 2, 4])
 def test_at_most_one_thread_for_each_core_decodes(most, monkeypatch):
-    turns = cores.CoreTurns()
-    monkeypatch.setattr(turns, "_n_cores", most)
+    monkeypatch.setattr(cores.TURNS, "_value", most)
     lock, n_now, seen = threading.Lock(), [0], []
     leave = threading.Event()
 
     def decode():
-        with turns:
+        with cores.TURNS:
             with lock:
                 n_now[0] += 1
                 seen.append(n_now[0])

@@ -44,7 +44,7 @@ def test_a_generator_is_built_once(build):
 
 
 def test_calls_at_once_have_a_generator_each(build, monkeypatch):
-    monkeypatch.setattr(kept_generators.TURNS, "_n_cores", 2 * torch.get_num_threads())
+    monkeypatch.setattr(kept_generators.TURNS, "_value", 2 * torch.get_num_threads())
     kept = KeptGenerators()
     with kept.lent("a", build) as first, kept.lent("a", build) as second:
         assert first is not second
