@@ -161,17 +161,13 @@ class _Picture:
         return [head, *textwrap.wrap(source, n_letters, break_on_hyphens=False)]
 
     def _panel_height(self, panel: Panel) -> float:
-        height = self._arc_height(panel) + self.label_height + self._rows_height(panel)
-        return height + PANEL_GAP
-
-    def _rows_height(self, panel: Panel) -> float:
-        return ROW * len(panel.rows) + GAP_ROW * len(_gaps(panel))
+        rows = ROW * len(panel.rows) + GAP_ROW * len(_gaps(panel))
+        return self._arc_height(panel) + self.label_height + rows + PANEL_GAP
 
     def _arc_height(self, panel: Panel) -> float:
         spans = [j - i for i, j in self.edges if panel.start <= j < panel.end]
-        return 0.15 + 0.75 * _height(
-            max(spans, default=1)
-        )  # top of a cubic relative to its controls
+        # The top of a cubic relative to its controls.
+        return 0.15 + 0.75 * _height(max(spans, default=1))
 
     def _panel(self, panel: Panel, top: float) -> None:
         base = top + self._arc_height(panel) + 0.1
