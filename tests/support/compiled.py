@@ -15,7 +15,7 @@ PRECISIONS = ["model", "bf16", "int8"]
 
 def examples(n):
     """The number of examples of a property test, which is lower under slow sanitizers."""
-    return max(1, n // 10) if os.environ.get("FASTDEC_SANITIZED") else n
+    return max(1, n // 25) if os.environ.get("FASTDEC_SANITIZED") else n
 
 
 @contextlib.contextmanager

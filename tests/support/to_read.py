@@ -3,14 +3,12 @@
 import argparse
 import copy
 import functools
-import math
 
 import torch
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.options import DecodingOptions
-from tests.support import tiny
 from tests.support.against_fairseq import NAMES
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
@@ -104,35 +102,6 @@ def model_with(heads):
     return blockwise_model() if heads == "parallel" else blockwise_model(block_heads=heads)
 
 
-models_strategy = st.sampled_from(
-    [
-        lambda: [fp64_model()],
-        lambda: [fp64_model(trained=False)],
-        lambda: [stock_model(), stock_model(1, decoder_layers=1, decoder_normalize_before=True)],
-    ]
-)
-generation_strategy = st.fixed_dictionaries(
-    dict(
-        max_len_a=st.sampled_from([0, 0.5, 1.2]),
-        max_len_b=st.integers(3, 12),
-        min_len=st.integers(1, 3),
-        unnormalized=st.booleans(),
-        lenpen=st.sampled_from([0.0, 0.6, 1.0, 2.0]),
-        unkpen=st.sampled_from([0.0, -3.0, 5.0]),
-        temperature=st.sampled_from([0.5, 1.0, 2.0]),
-        no_repeat_ngram_size=st.sampled_from([0, 0, 2, 3]),
-    )
-)
-samples_strategy = st.builds(
-    tiny.random_batch,
-    st.just(TASK),
-    st.lists(st.integers(0, 9), min_size=1, max_size=7),
-    left_pad=st.booleans(),
-    seed=st.integers(0, 99),
-)
-prefix_widths = st.none() | st.integers(0, 4)
-
-
 @st.composite
 def jacobi_strategy(draw, decoding, pools=("sentence",)):
     """Random options of a Jacobi method or of lookahead."""
@@ -151,50 +120,3 @@ def jacobi_strategy(draw, decoding, pools=("sentence",)):
     if decoding == "lookahead":
         method["lookahead_window"] = draw(st.integers(1, 9))
     return method
-
-
-blockwise_models = st.sampled_from(
-    [
-        lambda: [blockwise_model()],
-        lambda: [blockwise_model(identity_first_head=False, freeze_base=False)],
-        lambda: [blockwise_model(), blockwise_model(block_ffn="split", seed=2)],
-        lambda: [blockwise_model(block_heads="sequential")],
-        lambda: [blockwise_model(block_heads="sequential", block_output_rank=16)],
-    ]
-)
-
-
-@st.composite
-def blockwise_strategy(draw):
-    """Random options of blockwise decoding of words."""
-    method = dict(decoding_block_size=draw(st.sampled_from([None, 1, 2, 3, 4])))
-    if draw(st.booleans()):
-        method["proposal_tree"] = draw(st.sampled_from([1, 3, 7, 12]))
-    else:
-        method["acceptance"] = draw(st.sampled_from(["exact", "topk"]))
-        if method["acceptance"] == "topk":
-            method["acceptance_topk"] = draw(st.integers(1, 3))
-        method["min_block_size"] = draw(st.integers(1, method["decoding_block_size"] or 4))
-    method["proposal_types"] = draw(st.sampled_from([None, 0, 15]))
-    method["proposal_confidence"] = draw(st.sampled_from([None, 0.0, 0.3, 0.9]))
-    return method
-
-
-@st.composite
-def beams_strategy(draw, decoding):
-    """Random options of a beam search, including streaming."""
-    method = dict(
-        finalize=draw(st.sampled_from([None, "paper", "fairseq"])),
-        prune_threshold=draw(st.sampled_from([None, 0.5, 3.0, math.inf])),
-        max_candidates=draw(st.sampled_from([None, 1, 2, 100])),
-    )
-    if decoding == "streaming":
-        method["stream_policy"] = draw(st.sampled_from([None, "min-length", "fifo"]))
-        method["refill_threshold"] = draw(st.sampled_from([None, 0.0, 0.5]))
-        method["max_beam_rows"] = draw(st.sampled_from([None, 6, 9]))
-    return method
-
-
-capacities = st.fixed_dictionaries(
-    dict(sentences=st.none() | st.integers(1, 4), source_tokens=st.none() | st.integers(6, 20))
-)

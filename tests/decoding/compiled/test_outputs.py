@@ -385,7 +385,7 @@ OF_HEADS = sorted(name for name, own in METHODS.items() if own.get("decoding") =
 @given(
     ensemble=st.sampled_from(sorted(ENSEMBLES)),
     method=st.sampled_from(OF_HEADS),
-    confidence=st.sampled_from([None, 0.0, 0.3]),
+    confidence=st.sampled_from([0.0, 0.3, 0.5]),
     with_shortlist=st.booleans(),
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=5),
     n_forced=st.integers(0, 3),
