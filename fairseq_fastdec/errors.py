@@ -66,6 +66,11 @@ def _write(stream: TextIO, text: str) -> None:
             os.dup2(nowhere.fileno(), stream.fileno())
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's text, or the error's kind."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def in_short(error: Exception) -> str:
     """The kind of an error of torch, and the first sentence of its text.
 

@@ -8,7 +8,6 @@ sentences again, so that each accepted request is answered once.
 
 import asyncio
 import logging
-import signal
 import socket
 import tempfile
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import ray_cluster
 from ..bundles.file import is_bundle, parse
 from ..bundles.translator import BundleTranslator
 from .config import ModelOptions, ServerOptions
@@ -122,27 +122,12 @@ def connect() -> None:
     """Connect this process to the Ray cluster at ``RAY_ADDRESS`` or on this machine.
 
     Raises:
-        ValueError: if Ray is not installed, or if there is no cluster.
+        ValueError: if Ray is not installed, or if no cluster answers.
     """
-    try:
-        import ray
-        from ray import serve
-    except ImportError as error:
-        raise ValueError(
-            "--ray: the package ray is not installed: pip install 'fairseq_fastdec[cluster]' "
-            "(or pip install 'ray[serve]')"
-        ) from error
+    ray_cluster.connected(ray_cluster.AUTO, "--ray", "serve")
+    from ray import serve
+
     logging.getLogger("ray.serve").setLevel(logging.WARNING)
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init("auto", log_to_driver=False, logging_level=logging.WARNING)
-    except (ConnectionError, RuntimeError) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ValueError(
-            f"--ray: cannot connect to a cluster ({reason}); start one with ray start --head"
-        ) from error
-    finally:
-        signal.signal(signal.SIGTERM, before)
     # This process answers requests, not Ray Serve's HTTP servers.
     serve.start(proxy_location="Disabled")
 

@@ -169,20 +169,33 @@ class JoiningTranslator(ABC):
         return _result(job, outcome, details)
 
     def translate_stream(
-        self, texts: Iterable[str], *, in_order: bool = True, **options: Any
+        self,
+        texts: Iterable[str],
+        *,
+        drafts: Optional[Iterable[Union[str, Sequence[str], None]]] = None,
+        in_order: bool = True,
+        **options: Any,
     ) -> Iterator[tuple[int, Any]]:
         """Translate sentences while they are read; batches are refilled as sentences finish.
 
         Args:
             texts: an iterable of sentences; at most :data:`STREAM_BUFFER` are read ahead.
+            drafts: an iterable with the draft of each sentence, see :meth:`translate`.
             in_order: yield translations in the order of ``texts``, not as they finish.
             options: see :meth:`translate`.
 
         Yields:
             the number of a sentence, from 0, and its :class:`Translation`, or a list of these if
             ``nbest`` is above 1. A sentence that cannot be translated has an ``error``.
+
+        Raises:
+            ValueError: if ``texts`` and ``drafts`` have different lengths, for an option that is
+                unknown, or that the method cannot honour.
         """
-        sources = ((text.strip(), None) for text in texts)
+        drafted: Iterable[tuple[str, Any]] = ((text, None) for text in texts)
+        if drafts is not None:
+            drafted = zip(texts, drafts, strict=True)
+        sources = ((text.strip(), drafts_of(draft, True, 1)[0]) for text, draft in drafted)
         for number, result in self._results(sources, options, True, in_order):
             yield number, result()
 

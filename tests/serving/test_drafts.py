@@ -31,6 +31,16 @@ def test_they_change_no_translation(either):
         assert asyncio.run(either.translate_async(line, draft=draft)) == alone
 
 
+def test_a_stream_of_sentences_and_drafts(either):
+    found = list(either.translate_stream(iter(LINES), drafts=iter(EARLIER)))
+    assert [own.text for _, own in found] == either.translate(LINES)
+    with pytest.raises(ValueError, match="shorter"):
+        list(either.translate_stream(LINES, drafts=EARLIER[:-1]))
+    with pytest.raises(ValueError, match="drafts: only with"):
+        list(either.translate_stream(LINES, drafts=EARLIER, beam=3))
+    assert either.queued() == (0, 0)
+
+
 @pytest.mark.parametrize("decoding", ["blockwise", "lookahead", "auto"])
 def test_with_other_methods(translator, decoding):
     line = LINES[0]

@@ -106,12 +106,6 @@ def test_a_call_that_is_cancelled(errors):
     assert handle.cancelled
 
 
-def test_without_ray(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"--ray: .* pip install 'fairseq_fastdec\[cluster\]'"):
-        ray_serve.connect()
-
-
 @pytest.fixture
 def cluster(monkeypatch):
     skips.needs("ray")

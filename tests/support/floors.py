@@ -16,6 +16,7 @@ FLOORS = (
         "memory",
         "noise",
         "progress",
+        "ray_cluster",
         "results",
         "stock_decoders",
         "wrapping",

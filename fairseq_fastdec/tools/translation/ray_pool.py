@@ -4,9 +4,7 @@ Ray's object store transfers each file to a machine once. Chunks are passed as a
 of calls, so that the machines need no common file system.
 """
 
-import contextlib
 import logging
-import signal
 import time
 from collections import Counter, deque
 from collections.abc import Iterator
@@ -15,6 +13,8 @@ from typing import Any, Optional
 
 import numpy as np
 
+from ... import ray_cluster
+from ...errors import first_line
 from ..command_line import version
 from .chunks import Chunk
 from .output_lines import OutputRules
@@ -132,7 +132,7 @@ class RayPool(ChunkPool):
         try:
             answer = self._ray.get(call)
         except self._ray.exceptions.RayError as error:
-            return self._lost(machine, chunk, _in_short(error))
+            return self._lost(machine, chunk, first_line(error))
         if chunk is None:
             if isinstance(answer, str):
                 self._leave_out(machine, answer)
@@ -237,7 +237,8 @@ def start_on_cluster(
         OSError: if a file cannot be read.
         ValueError: if Ray is not installed, or there is no such cluster.
     """
-    ray = _connected(address)
+    of_cluster = ray_cluster.AUTO if address == "ray" else address
+    ray = ray_cluster.connected(of_cluster, f"--cluster {address}", "client")
     try:
         own, files = model.portable()
         pieces = {place: [ray.put(piece) for piece in pieces_of(files[place])] for place in files}
@@ -256,37 +257,3 @@ def pieces_of(path: str) -> Iterator[np.ndarray]:
     with open(path, "rb") as file:
         while piece := file.read(PIECE):
             yield np.frombuffer(piece, dtype=np.uint8)
-
-
-def _connected(address: str) -> Any:
-    """The module of Ray, connected to a cluster."""
-    try:
-        import ray
-    except ImportError as error:
-        raise ValueError(
-            "--cluster: the package ray is not installed: pip install 'fairseq_fastdec[cluster]' "
-            "(or pip install 'ray[client]')"
-        ) from error
-    handler = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(
-            address="auto" if address == "ray" else address,
-            # Otherwise the workers' output would be added to standard output.
-            log_to_driver=False,
-            logging_level=logging.WARNING,
-        )
-    except (ConnectionError, RuntimeError) as error:
-        raise ValueError(
-            f"--cluster {address}: no cluster answers ({_in_short(error)}); start one with "
-            "ray start --head, or name it: --cluster ray://HOST:10001"
-        ) from error
-    finally:
-        # Ray replaces the handler.
-        with contextlib.suppress(ValueError):  # not in the main thread
-            signal.signal(signal.SIGTERM, handler)
-    return ray
-
-
-def _in_short(error: BaseException) -> str:
-    """The first line of an error's text."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

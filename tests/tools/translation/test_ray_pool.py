@@ -248,20 +248,6 @@ def test_files_are_sent_in_pieces(start, ray, monkeypatch):
     assert start()._files == {"there": [b"0123", b"4567", b"89"]}
 
 
-def test_a_cluster_that_does_not_answer(start, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", PretendedRay(refuses=True))
-    with pytest.raises(
-        ValueError, match="--cluster ray: no cluster answers .Could not .* ray start"
-    ):
-        start()
-
-
-def test_without_ray(start, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"pip install 'fairseq_fastdec\[cluster\]'"):
-        start()
-
-
 def test_a_file_that_is_gone(start, ray, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", ray)
     with pytest.raises(FileNotFoundError):
