@@ -1,9 +1,11 @@
 """Sentences that arrive one by one get the translations that they get alone."""
 
 import asyncio
+import gc
 import itertools
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -194,6 +196,20 @@ def test_several_event_loops_and_threads(translator):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no /proc: run it on Linux")
+def test_file_descriptors_are_closed(bundle):
+    def n_open():
+        gc.collect()
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    all_at_once(bundle, LINES)
+    before = n_open()
+    for _ in range(20):
+        all_at_once(bundle, LINES[:1])
+        assert len(list(bundle.translate_stream(LINES[:2]))) == 2
+    assert n_open() <= before
 
 
 def test_after_close_a_call_starts_again(bundle):
