@@ -40,7 +40,8 @@ def connected(address: str, option: str, needed: str) -> Any:
         ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (OSError, RuntimeError) as error:
         raise ValueError(
-            f"{option}: no cluster answers ({first_line(error)}); start one with ray start --head"
+            f"{option}: no cluster answers ({first_line(error)}); start one with ray start --head, "
+            "or set RAY_ADDRESS to its address"
         ) from error
     finally:
         # Ray replaces the handler.
