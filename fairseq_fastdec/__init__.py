@@ -72,8 +72,8 @@ __getattr__ = lazy.names(
 # The modules for decoding bundles. All other modules of the package import fairseq; the plugin is
 # set up before they are imported, not in the middle of it.
 WITHOUT_FAIRSEQ = (
-    "__main__", "bundles", "cores", "data.model_files", "data.moses", "data.vocabulary",
-    "decoding.generation_options", "decoding.registry", "engine.kernels.loading",
+    "__main__", "bundles", "cores", "data.draft_lines", "data.model_files", "data.moses",
+    "data.vocabulary", "decoding.generation_options", "decoding.registry", "engine.kernels.loading",
     "engine.kernels.parts", "engine.rules", "engine.searches", "errors", "known_modules", "lazy",
     "lean_imports", "noise", "opening", "ray_cluster", "results", "serving",
     "tools.atomic_files", "tools.command_line", "tools.distillation.filters",

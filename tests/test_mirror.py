@@ -15,6 +15,7 @@ PACKAGE = TESTS.parent / "fairseq_fastdec"
 # is tested as a whole there.
 ELSEWHERE = {
     "__main__.py": "test_commands.py",
+    "data/draft_lines.py": "decoding/test_draft_file.py",
     "data/vocabulary.py": "data/test_codec.py",
     "decoding/building.py": "decoding/test_build.py",
     "decoding/generator.py": "decoding/test_against_fairseq.py",

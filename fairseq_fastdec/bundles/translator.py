@@ -133,6 +133,11 @@ class BundleTranslator(JoiningTranslator):
             raise SentenceError(dict(sorted(errors.items())), results)
         return results[0] if is_one else results
 
+    @property
+    def verifies_drafts(self) -> bool:
+        """Whether the method of calls without options verifies drafts."""
+        return self._usual[0].verifies_drafts
+
     def job(
         self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
     ) -> Union[SentenceJob, Problem]:

@@ -1,4 +1,4 @@
-"""Reads the drafts of ``--draft-file``, one line for each source sentence."""
+"""The drafts of ``--draft-file`` as tokens."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from ..data.codec import numbers_of
+from ..data.draft_lines import DraftLines
 
 
 class DraftFile:
@@ -29,14 +30,7 @@ class DraftFile:
         self.segmented: Callable[[str], str] = str
         self._n_lines = 0
         self._line_of: dict[tuple[int, ...], int] = {}
-        try:
-            with open(path, encoding="utf-8") as file:
-                self._lines = file.read().split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ValueError(f"--draft-file {path}: cannot be read ({reason})") from error
-        if not self._lines[-1]:
-            self._lines.pop()
+        self._lines = DraftLines(path)
 
     def begin_buffer(self, sources: Sequence[Tensor]) -> None:
         """Assign the next lines to these sources, each int64 ``[n]``.
@@ -71,12 +65,7 @@ class DraftFile:
         Raises:
             ValueError: for a line beyond the last.
         """
-        if max(lines) >= len(self._lines):
-            raise ValueError(
-                f"--draft-file {self._path}: has {len(self._lines)} lines, fewer than the input "
-                "has sentences; give one line for each, an empty one for no draft"
-            )
-        return [self._draft(self._lines[number]) for number in lines]
+        return [self._draft(line) for line in self._lines.of(lines)]
 
     def _draft(self, line: str) -> Tensor:
         if not line.strip():

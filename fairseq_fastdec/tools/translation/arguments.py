@@ -96,6 +96,12 @@ def _parse_bundle(arguments: Sequence[str], bundle: str) -> argparse.Namespace:
         default=CAPACITY,
         help="sentences that each thread decodes at once",
     )
+    group.add_argument(
+        "--draft-file",
+        metavar="FILE",
+        help="a draft for each line, which the model verifies: text, one per line, an empty line "
+        "for no draft",
+    )
     group.add_argument("--no-progress-bar", action="store_true")
     group.add_argument("--num-shards", type=int, default=1)
     group.add_argument("--shard-id", type=int, default=0)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Optional
 
 from ...bundles.translator import BundleTranslator
+from ...data.draft_lines import DraftLines
+from ...decoding.registry import ANY_DRAFTED
 from ...results import Problem, Translation
 from ..command_line import version
 from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypothesis
@@ -21,11 +23,13 @@ class BundleModel(CorpusModel):
         path: the file of the bundle.
         options: passed to :meth:`...bundles.translator.BundleTranslator.of`.
         batch_size: the sentences that a thread decodes at once.
+        draft_file: the file with a draft for each line; ``None`` without drafts.
     """
 
     path: str
     options: dict[str, Any]
     batch_size: int
+    draft_file: Optional[str] = None
     may_use_gpus: bool = False
 
     def n_gpus(self) -> int:
@@ -39,7 +43,10 @@ class BundleModel(CorpusModel):
         return BundleLineTranslator(self, rules)
 
     def portable(self) -> tuple["BundleModel", dict[str, str]]:
-        return replace(self, path="bundle"), {"bundle": self.path}
+        files, copy = {"bundle": self.path}, replace(self, path="bundle")
+        if self.draft_file is not None:
+            files["drafts"], copy = self.draft_file, replace(copy, draft_file="drafts")
+        return copy, files
 
 
 class BundleLineTranslator(LineTranslator):
@@ -49,10 +56,17 @@ class BundleLineTranslator(LineTranslator):
         """
         Raises:
             OSError, ValueError: see :meth:`...bundles.translator.BundleTranslator.of`.
+            ValueError: for a draft file that cannot be read, or a method that verifies no drafts.
         """
         super().__init__(rules, seed=0)
         self._translator = BundleTranslator.of(model.path, **model.options)
         self._batch_size = model.batch_size
+        self._drafts = None if model.draft_file is None else DraftLines(model.draft_file)
+        if self._drafts is not None and not self._translator.verifies_drafts:
+            raise ValueError(
+                f"--draft-file {model.draft_file}: the bundle's method does not verify drafts; "
+                f"choose --decoding {ANY_DRAFTED}, or remove it"
+            )
 
     def prepare(self) -> None:
         """Do nothing, since the weights of a bundle are already prepared."""
@@ -71,7 +85,11 @@ class BundleLineTranslator(LineTranslator):
         order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         results: list[LineResult] = [EMPTY_LINE] * len(texts)
         sources = (texts[number] for number in order)
-        for place, found in self._translator.translate_stream(sources, in_order=False):
+        drafts = None
+        if self._drafts is not None:
+            drafts = self._drafts.of([numbers[number] if numbers else number for number in order])
+        stream = self._translator.translate_stream(sources, drafts=drafts, in_order=False)
+        for place, found in stream:
             number = order[place]
             if texts[number].strip():
                 results[number] = _result(found if isinstance(found, list) else [found])

@@ -89,7 +89,7 @@ def _model_of(args: argparse.Namespace) -> CorpusModel:
         return CheckpointModel.of(args)
     from .bundle import BundleModel
 
-    return BundleModel(args.bundle, bundle_options(args), args.batch_size)
+    return BundleModel(args.bundle, bundle_options(args), args.batch_size, args.draft_file)
 
 
 def to_standard_output(

@@ -120,6 +120,30 @@ def test_other_settings_do_not_mix(bundle, translate):
         translate(bundle, given=["--beam", 4])
 
 
+def test_drafts_do_not_change_the_output(bundle, translate, tmp_path):
+    expected = translate(bundle, output="expected").decode()
+    drafts = tmp_path / "drafts"
+    drafts.write_text(expected[: len(expected) // 2] + "Falsch.\n" * len(LINES), encoding="utf-8")
+    assert translate(bundle, given=["--draft-file", drafts, "--chunk-size", 3]).decode() == expected
+
+
+def test_each_line_has_its_own_draft(bundle, tmp_path, monkeypatch):
+    """Lines are sorted by length, and a line that is not UTF-8 is left out."""
+    drafts = tmp_path / "drafts"
+    drafts.write_text("".join(f"draft {number}\n" for number in range(6)))
+    translator = BundleModel(str(bundle), {}, 32, str(drafts)).translator(OutputRules(), None)
+    stream, drafted = translator._translator.translate_stream, []
+
+    def spy(texts, drafts, **options):
+        texts = list(texts)
+        drafted.extend(zip(texts, drafts))
+        return stream(texts, drafts=drafts, **options)
+
+    monkeypatch.setattr(translator._translator, "translate_stream", spy)
+    translator.translate_lines(["Save.", "x", ""], numbers=[5, 2, 3])
+    assert sorted(drafted) == [("", "draft 3"), ("Save.", "draft 5"), ("x", "draft 2")]
+
+
 def test_lines_that_cannot_be_translated(bundle, source, translate, capsys):
     source.write_bytes(b"x\n" + b"x " * 3000 + b"\n\xff\n")
     with pytest.raises(SystemExit, match=f"{source}, line 2: too long: 3001 tokens .*--on-error"):
@@ -143,6 +167,9 @@ def test_lines_that_cannot_be_translated(bundle, source, translate, capsys):
         (["--nbest", 2], "--nbest: --format plain"),
         (["--nbest", 2, "--decoding", "variable_beam", "--format", "tsv"], "prunes the beam"),
         (["--shard-id", 1], "--shard-id 1: must be from 0 to 0"),
+        (["--draft-file", "nowhere"], "--draft-file nowhere: cannot be read"),
+        (["--draft-file", os.devnull], f"--draft-file {os.devnull}: has 0 lines, fewer"),
+        (["--draft-file", os.devnull, "--decoding", "beam"], "does not verify drafts; choose"),
     ],
 )
 def test_options_that_are_refused(bundle, translate, given, message):
@@ -157,9 +184,10 @@ def test_a_bundle_in_the_place_of_a_checkpoint(bundle, translate):
 
 
 def test_a_bundle_for_another_machine(bundle, tmp_path, monkeypatch):
-    model, files = BundleModel(str(bundle), {}, 32).portable()
-    assert files == {"bundle": str(bundle)}
+    model, files = BundleModel(str(bundle), {}, 32, "old.de").portable()
+    assert files == {"bundle": str(bundle), "drafts": "old.de"}
     (tmp_path / "bundle").symlink_to(bundle)
+    (tmp_path / "drafts").write_text("\n")
     monkeypatch.chdir(tmp_path)
     (outcome,) = model.translator(OutputRules(), None).translate_lines(["Click the Save button."])
     expected = fairseq_fastdec.load(bundle).translate("Click the Save button.")
