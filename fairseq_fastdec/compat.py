@@ -60,8 +60,11 @@ class UnreadableCheckpoint(pickle.UnpicklingError, ValueError):
 def install() -> None:
     """Apply all patches; see the module's description."""
     torch.serialization.add_safe_globals(_checkpoint_classes())
-    # torch 2.4 and 2.5 default to the unrestricted unpickler, and fairseq does not set it.
-    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
+    # torch 2.4 and 2.5 default to the unrestricted unpickler, and fairseq does not set it. Newer
+    # versions need no variable, which would also overrule ``weights_only=False`` in other code of
+    # the process.
+    if torch.__version__ < (2, 6):
+        os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     if os.environ.pop(UNRESTRICTED, None) is not None:
         logger.warning(
             "%s: ignored; fairseq_fastdec loads fairseq's checkpoints with torch's restricted "

@@ -56,6 +56,18 @@ def test_the_variable_that_allows_any_pickle_is_ignored(baseline, tmp_path):
     assert not trace.exists()
 
 
+@pytest.mark.skipif(
+    torch.__version__ < (2, 6), reason="install torch 2.6 or later, whose default is restricted"
+)
+def test_other_code_of_the_process_may_load_any_pickle(tmp_path):
+    torch.save(Malicious("true"), tmp_path / "own.pt")
+    code = "import fairseq_fastdec, fairseq, sys, torch; torch.load(sys.argv[1], weights_only=False)"
+    # Test processes may inherit the variable.
+    environment = {**os.environ, "TORCH_FORCE_WEIGHTS_ONLY_LOAD": ""}
+    command = [sys.executable, "-c", code, str(tmp_path / "own.pt")]
+    subprocess.run(command, env=environment, check=True)
+
+
 def test_the_malicious_checkpoint_would_have_run(tmp_path):
     """Otherwise the test above proves nothing."""
     trace = tmp_path / "was-here"
