@@ -13,6 +13,9 @@ from tests.support import command_line, in_parallel, made_once, smoke
 from tests.support.words import write_words
 
 torch.set_num_threads(1)
+# Commands in processes of their own: torch's threads wait without using a core that other tests
+# need.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 # pytest-xdist, which is loaded earlier, is called after it.
