@@ -61,7 +61,7 @@ def test_the_variable_that_allows_any_pickle_is_ignored(baseline, tmp_path):
 )
 def test_other_code_of_the_process_may_load_any_pickle(tmp_path):
     torch.save(Malicious("true"), tmp_path / "own.pt")
-    code = "import fairseq_fastdec, fairseq, sys, torch; torch.load(sys.argv[1], weights_only=False)"
+    code = "import fairseq_fastdec, fairseq, sys, torch;torch.load(sys.argv[1], weights_only=False)"
     # Test processes may inherit the variable.
     environment = {**os.environ, "TORCH_FORCE_WEIGHTS_ONLY_LOAD": ""}
     command = [sys.executable, "-c", code, str(tmp_path / "own.pt")]
