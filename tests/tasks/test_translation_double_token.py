@@ -88,7 +88,7 @@ def test_every_order_learns_and_prints_in_the_natural_order(
     with caplog.at_level("INFO"):
         path = trained(
             copies / "bin", tmp_path, *flags, "--arch", arch, "--validate-interval", 1000,
-            updates=220,
+            updates=120, lr="6e-3",
         )  # fmt: skip
     bleu = float(re.findall(r"valid on 'valid' subset \|.*? bleu ([\d.]+)", caplog.text)[-1])
     assert "tokens_per_invocation" in caplog.text
