@@ -63,7 +63,7 @@ def install() -> None:
     # torch 2.4 and 2.5 default to the unrestricted unpickler, and fairseq does not set it. Newer
     # versions need no variable, which would also overrule ``weights_only=False`` in other code of
     # the process.
-    if torch.__version__ < (2, 6):
+    if torch.__version__ < "2.6":  # compared as versions
         os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"
     if os.environ.pop(UNRESTRICTED, None) is not None:
         logger.warning(

@@ -54,13 +54,18 @@ class KeptGenerators:
                 idle = Idle() if key is None else self._idle.setdefault(key, Idle())
                 generator = idle.generators.pop() if idle.generators else None
                 self._n_idle -= generator is not None
-            is_kept = generator is not None
-            if generator is None:
-                generator = build()
-                is_kept = key is not None and _may_be_kept(generator)
-            yield generator
-            if is_kept:
-                self._keep(idle, generator)
+                idle.n_lent += 1
+            try:
+                is_kept = generator is not None
+                if generator is None:
+                    generator = build()
+                    is_kept = key is not None and _may_be_kept(generator)
+                yield generator
+                if is_kept:
+                    self._keep(idle, generator)
+            finally:
+                with self._lock:
+                    idle.n_lent -= 1
 
     def _keep(self, idle: "Idle", generator: Any) -> None:
         """Put a generator back; if there are too many, drop the least recently used."""
@@ -73,6 +78,9 @@ class KeptGenerators:
                 filled = [idle for idle in self._idle.values() if idle.generators]
                 min(filled, key=lambda idle: idle.latest_call).generators.pop(0)
                 self._n_idle -= 1
+                self._idle = {
+                    key: idle for key, idle in self._idle.items() if idle.generators or idle.n_lent
+                }
 
 
 @dataclass
@@ -81,10 +89,12 @@ class Idle:
 
     Attributes:
         latest_call: the number of the latest call with them.
+        n_lent: the number of calls that are using one of them, or build one.
     """
 
     generators: list[Any] = field(default_factory=list)
     latest_call: int = 0
+    n_lent: int = 0
 
 
 def key_of(options: dict[str, Any]) -> Optional[Key]:

@@ -65,6 +65,18 @@ def test_few_idle_generators_are_kept(build, monkeypatch):
     assert len(build.built) == 4
 
 
+def test_options_without_generators_are_forgotten(build, monkeypatch):
+    monkeypatch.setattr(kept_generators, "MOST_IDLE", 2)
+    kept = KeptGenerators()
+    with kept.lent("used", build) as used:
+        for key in range(9):
+            with kept.lent(key, build):
+                pass
+        assert len(kept._idle) == 3
+    with kept.lent("used", build) as again:
+        assert again is used
+
+
 def test_a_generator_is_dropped_after_an_error(build):
     kept = KeptGenerators()
     with pytest.raises(KeyError), kept.lent("a", build):

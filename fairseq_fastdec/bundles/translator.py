@@ -3,12 +3,13 @@
 from collections.abc import Hashable, Sequence
 from dataclasses import fields, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, Optional, Union
 
 import numpy as np
 
 from ..data.model_files import PathLike
-from ..decoding.generation_options import HONOURED
+from ..decoding.generation_options import HONOURED, check_values
 from ..engine.kernels import loading
 from ..engine.rules import SearchRules
 from ..engine.searches import BeamOptions, BlockOptions, JacobiOptions, Output, Recipe
@@ -184,6 +185,7 @@ class BundleTranslator(JoiningTranslator):
         if not options and self._kept:
             return self._usual
         merged = {**self._options, **options}
+        _check(merged)
         key = tuple(sorted((name, type(value), value) for name, value in merged.items()))
         if key not in self._kept:
             if len(self._kept) >= MOST_REQUESTS:
@@ -196,7 +198,6 @@ class BundleTranslator(JoiningTranslator):
         Raises:
             ValueError: for an option that is unknown or that the method cannot honour.
         """
-        _check(options)
         content, methods = self._content, self._content["methods"]
         n_best, beam = options.get("nbest", 1), options.get("beam")
         usual = "beam" if max(n_best, beam or 1) > 1 else content["method"]
@@ -229,9 +230,7 @@ class BundleTranslator(JoiningTranslator):
 
 
 def _check(options: dict[str, Any]) -> None:
-    for name, value in options.items():
+    for name in options:
         if name not in OPTIONS:
             raise ValueError(f"{name}: not an option of a bundle; choose from {', '.join(OPTIONS)}")
-        valid = HONOURED.get(name)
-        if valid is not None and not valid.has(value):
-            raise ValueError(f"{name} {value}: must be {valid.reason}")
+    check_values(SimpleNamespace(**options))

@@ -111,8 +111,8 @@ class EngineModels:
         if not self._made or any(n > ready for n, ready in zip(wanted, self._n_positions)):
             # The table starts with POSITIONS positions, and grows for longer sentences.
             source, target = (max(POSITIONS, *both) for both in zip(wanted, self._n_positions))
-            self._n_positions = source, target
             self._made = [part.built() for part in self.parts(source, target)]
+            self._n_positions = source, target
         return self._made
 
     @torch.no_grad()

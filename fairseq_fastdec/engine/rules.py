@@ -56,8 +56,8 @@ class SearchRules:
             never=list(self.impossible),
             unk_penalty=self.unkpen,
             temperature=temperature,
-            min_len=self.min_len,
-            no_repeat_ngram=self.no_repeat_ngram_size,
+            min_len=max(loading.bounded(self.min_len), 0),
+            no_repeat_ngram=loading.bounded(self.no_repeat_ngram_size),
         )
 
     def max_len(self, source_width: int) -> int:

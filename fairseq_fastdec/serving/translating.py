@@ -201,7 +201,10 @@ class JoiningTranslator(ABC):
 
     def queued(self) -> tuple[int, int]:
         """The numbers of sentences that wait and that are being decoded."""
-        return (0, 0) if self._scheduler is None else self._scheduler.queued()
+        scheduler = self._scheduler
+        # A forked process does not have the sentences.
+        is_own = scheduler is not None and scheduler.process == os.getpid()
+        return scheduler.queued() if scheduler is not None and is_own else (0, 0)
 
     def close(self) -> None:
         """Translate all submitted sentences, and stop the threads. Later calls start new ones."""
@@ -242,8 +245,8 @@ class JoiningTranslator(ABC):
         n_yielded = 0
         try:
             while True:
-                is_at_end = True
                 n_free = STREAM_BUFFER - len(mailbox) - len(held)
+                is_at_end = n_free > 0  # unless the source has another sentence
                 for number, (text, draft) in islice(source, n_free):
                     is_at_end = False
                     job = self._job_or_result(text, options, details, draft)
@@ -328,8 +331,9 @@ _MAILBOXES: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Mailbox]" = (
 def _mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox:
     mailbox = _MAILBOXES.get(loop)
     if mailbox is None:
-        mailbox = _MAILBOXES[loop] = Mailbox()
+        mailbox = Mailbox()
         loop.add_reader(mailbox.fileno(), mailbox.receive)
+        _MAILBOXES[loop] = mailbox
     return mailbox
 
 

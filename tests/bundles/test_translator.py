@@ -1,14 +1,17 @@
 """A bundle gives the translations of the checkpoint that it was made of, without torch."""
 
+import copy
 import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 import fairseq_fastdec
 from examples.common.en_de import MODEL
 from fairseq_fastdec import SentenceError, Translation
+from fairseq_fastdec.bundles.file import read
 from fairseq_fastdec.bundles.translator import OPTIONS, BundleTranslator
 from fairseq_fastdec.tools.export import export
 from tests.support.trained_models import stock_model  # noqa: F401  (registers architectures)
@@ -72,6 +75,7 @@ def test_options_of_a_call(pair):
         {"decoding": "greedy", "max_len_a": 0.5, "max_len_b": 2},
         {"beam": 3, "lenpen": 2.0, "min_len": 5, "no_repeat_ngram_size": 2, "unkpen": 1.0},
         {"beam": 2, "temperature": 2.0},
+        {"min_len": -(2**70), "no_repeat_ngram_size": 2**70},
     ):
         assert bundle.translate(LINES, **options) == [
             translator.translate(line, **options) for line in LINES
@@ -120,6 +124,8 @@ def test_languages_and_limits(pair):
         ({"beam": True}, "beam True: must be"),
         ({"lenpen": float("nan")}, "lenpen nan: must be"),
         ({"temperature": 0}, "temperature 0: must be"),
+        ({"no_repeat_ngram_size": 1}, "no-repeat-ngram-size 1: would forbid"),
+        ({"lenpen": [1]}, "lenpen .*: must be"),
         ({"max_len_b": 3, "min_len": 9}, "--min-len 9: larger than the longest output"),
     ],
 )
@@ -130,6 +136,23 @@ def test_options_that_cannot_be_honoured(pair, options, message):
     if "min_len" not in options:
         with pytest.raises(ValueError, match=message):
             fairseq_fastdec.load(path, **options)
+
+
+def test_norms_of_another_size_are_refused(pair):
+    """The checksum of a file does not tell who wrote it."""
+    _, _, path = pair()
+    content = read(path)
+    for name in ("self_norm", "final_norm"):
+        changed = copy.deepcopy(content)
+        _, norms = changed["models"][0].arguments["decoder"].arguments["layers"][0]
+        norms[name].arguments.update(
+            weight=np.ones(1, dtype=np.float32), bias=np.ones(1, dtype=np.float32)
+        )
+        with pytest.raises(ValueError, match=f"{name}: the norm has another size"):
+            BundleTranslator(changed, {})
+        del norms[name]
+        with pytest.raises(ValueError, match=f"{name}: missing"):
+            BundleTranslator(changed, {})
 
 
 def test_options_of_load_hold_for_all_calls(pair):

@@ -70,6 +70,7 @@ def exact_but_at_least_3(log_probs, token, index):
 
 RULES = {
     "exact": (exact, dict()),
+    "top 1": (exact, dict(acceptance="topk", acceptance_topk=1)),
     "top 2": (top_2, dict(acceptance="topk", acceptance_topk=2)),
     "minimum 3": (exact_but_at_least_3, dict(min_block_size=3)),
 }

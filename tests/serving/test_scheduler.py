@@ -1,7 +1,9 @@
 """Sentences join the batches of several threads, in the order of a policy, and leave them."""
 
 import os
+import resource
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairseq_fastdec
+from fairseq_fastdec.bundles.file import read
+from fairseq_fastdec.bundles.translator import BundleTranslator
+from fairseq_fastdec.engine.kernels.loading import library
 from fairseq_fastdec.serving.errors import QueueFull
 from fairseq_fastdec.serving.scheduler import Mailbox, Scheduler, SchedulerOptions
+from fairseq_fastdec.tools.export import export
 from tests.support.forked import exit_status
 
 # Outputs of 900 tokens keep a thread busy while a test submits other sentences.
@@ -234,6 +240,41 @@ def test_settings_that_mean_nothing(settings, message):
     SANITIZED or not hasattr(os, "fork"),
     reason="sanitizers do not follow forks: run it without them, where processes can be forked",
 )
+def test_threads_that_cannot_start():
+    def start_many():
+        limit = 4096 * int(Path("/proc/self/statm").read_text().split()[0]) + 200 * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        with pytest.raises(RuntimeError, match="[Rr]esource"):
+            # Each thread has a stack of 8 MiB.
+            Scheduler(SchedulerOptions(threads=500))
+
+    assert exit_status(start_many) == 0
+
+
+def test_a_service_ends_while_its_thread_frees_a_model(translator, tmp_path):
+    """The thread needs the GIL for that, and the end of the service waits for the thread."""
+    export(translator, tmp_path / "model.fastdec")
+    content, tokens = read(tmp_path / "model.fastdec"), np.array([[4, 5, 2]])
+
+    def run():
+        service = library().Service(
+            workers=1, capacity=8, threads=1, max_wait=0, takes_shortest=False, longest_wait=2
+        )
+        mailbox = library().Mailbox()
+        # The thread keeps the searches of four recipes; each recipe has its own models.
+        for number in range(5):
+            own = BundleTranslator(content, {})._usual[0]
+            service.submit(own.search, number, tokens, own.bos, 20, None, None, mailbox, 99)
+            del own
+            if number < 4:
+                os.read(mailbox.fileno(), 1)
+                mailbox.take()
+        del service
+
+    for _ in range(3):
+        assert exit_status(run) == 0
+
+
 def test_a_forked_process_starts_threads_of_its_own(translator):
     expected = translator.translate(LETTERS)
     assert [found.text for _, found in translator.translate_stream([LETTERS])] == [expected]

@@ -7,18 +7,22 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairseq_fastdec
+from examples.common.en_de import MODEL
 from fairseq_fastdec import SentenceError, Translation
 from fairseq_fastdec.data.codec import TextCodec
+from fairseq_fastdec.serving import translating
 from fairseq_fastdec.serving.errors import QueueFull
 from fairseq_fastdec.serving.translating import STREAM_BUFFER
 from fairseq_fastdec.translator import Translator
 from tests.support import tiny
+from tests.support.forked import exit_status
 
 LINES = [
     "Click the Save button.",
@@ -151,6 +155,64 @@ def test_a_stream_reads_little_in_advance_and_can_be_left(bundle):
     while bundle.queued() != (0, 0):
         assert time.monotonic() < deadline
         time.sleep(0.001)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_stream_whose_buffer_is_full_of_results(bundle, monkeypatch, in_order):
+    """The first sentence is decoded while the others, which are empty, fill the buffer."""
+    monkeypatch.setattr(translating, "STREAM_BUFFER", 4)
+    texts = [LINES[0], "", "", "", LINES[1], "", *LINES]
+    found = dict(bundle.translate_stream(texts, in_order=in_order))
+    expected = bundle.translate(texts)
+    assert [found[number].text for number in range(len(texts))] == expected
+
+
+def test_an_event_loop_that_could_not_be_used_at_first(bundle, monkeypatch):
+    def fail(*_):
+        raise OSError("too many open files")
+
+    async def run():
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncio.get_running_loop(), "add_reader", fail)
+            with pytest.raises(OSError, match="too many open files"):
+                await bundle.translate_async(LINES[0])
+        return await asyncio.wait_for(bundle.translate_async(LINES[0]), 30)
+
+    assert asyncio.run(run()) == bundle.translate(LINES[0])
+
+
+def test_a_forked_process_has_no_sentences(bundle):
+    stream = bundle.translate_stream(LINES * 60)
+    next(stream)
+
+    def check():
+        assert bundle.queued() == (0, 0)
+
+    assert exit_status(check) == 0
+    assert len(list(stream)) == 60 * len(LINES) - 1
+
+
+@pytest.mark.parametrize("n_forced", [3, 100])
+def test_long_prefixes_join_while_others_have_trees(n_forced):
+    """A tree of 100 levels would be too deep."""
+    translator = fairseq_fastdec.load(MODEL, decoding="blockwise", proposal_tree=15, max_len_b=150)
+    recipe, tokens = translator.job(LINES[5], {})[:2]
+    other, prefix = translator.job(LINES[0], {}).tokens, np.full((1, n_forced), 50)
+
+    def found(search):
+        search.advance(10**9, 1)
+        by_id = search.finished()
+        lengths, words = by_id.outputs.lengths, by_id.outputs.tokens
+        return dict(zip(by_id.ids, np.split(words, np.cumsum(lengths)[:-1])))
+
+    search = recipe.new_search()
+    search.admit(sources=tokens[None], first_id=0, bos=recipe.bos, max_len=200)
+    search.advance(2, 1)
+    search.admit(sources=other[None], first_id=1, bos=recipe.bos, max_len=200, prefix=prefix)
+    together = found(search)
+    alone = recipe.new_search()
+    alone.admit(sources=other[None], first_id=1, bos=recipe.bos, max_len=200, prefix=prefix)
+    assert np.array_equal(together[1], found(alone)[1])
 
 
 def test_a_stream_of_sentences_that_join_no_batch(bundle):

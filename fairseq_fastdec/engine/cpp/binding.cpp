@@ -100,6 +100,7 @@ Array<float> product(const PackedLinear &own, Array<float> x, int64_t n_threads)
 
 struct LayerNorm {
   Norm norm = {};
+  int64_t size = 0;
   std::vector<std::shared_ptr<const void>> owners;
 };
 
@@ -107,6 +108,7 @@ LayerNorm layer_norm(py::array weight, py::array bias, float epsilon) {
   LayerNorm made;
   made.norm = {numbers<float>(weight, weight.size(), "weight"),
                numbers<float>(bias, weight.size(), "bias"), epsilon};
+  made.size = weight.size();
   made.owners = {owner_of(weight), owner_of(bias)};
   return made;
 }
@@ -129,12 +131,17 @@ class Collector {
     return own.linear;
   }
 
-  Norm norm(const py::dict &parts, const char *name) {
-    if (!parts.contains(name) || parts[name].is_none()) return {};
-    return take(parts[name].cast<const LayerNorm &>());
+  Norm norm(const py::dict &parts, const char *name, int64_t size) {
+    require(parts.contains(name), std::string(name) + ": missing");
+    return take(parts[name].cast<const LayerNorm &>(), name, size);
   }
 
-  Norm take(const LayerNorm &own) {
+  Norm optional_norm(const py::dict &parts, const char *name, int64_t size) {
+    return parts.contains(name) && !parts[name].is_none() ? norm(parts, name, size) : Norm();
+  }
+
+  Norm take(const LayerNorm &own, const char *name, int64_t size) {
+    require(own.size == size, std::string(name) + ": the norm has another size");
     owners.insert(owners.end(), own.owners.begin(), own.owners.end());
     return own.norm;
   }
@@ -185,8 +192,8 @@ Network network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_
   model.tokens_per_step = tokens_per_step;
   model.embed = collect.floats(embed, embed.size(), "embed");
   model.n_types = embed.shape(0), model.embed_scale = embed_scale;
-  if (embed_norm) model.embed_norm = collect.take(*embed_norm);
-  if (final_norm) model.final_norm = collect.take(*final_norm);
+  if (embed_norm) model.embed_norm = collect.take(*embed_norm, "embed_norm", dim);
+  if (final_norm) model.final_norm = collect.take(*final_norm, "final_norm", dim);
   if (positions) {
     require(positions->ndim() == 2 && positions->shape(1) == dim, "positions: must be [n, dim]");
     model.positions = collect.floats(*positions, positions->size(), "positions");
@@ -203,11 +210,11 @@ Network network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_
     }
     layer.fc1 = collect.linear(linears, "fc1", dim, model.hidden);
     layer.fc2 = collect.linear(linears, "fc2", model.hidden, dim);
-    layer.self_norm = collect.norm(norms, "self_norm");
-    layer.cross_norm = collect.norm(norms, "cross_norm");
-    layer.final_norm = collect.norm(norms, "final_norm");
-    layer.self_out_norm = collect.norm(norms, "self_out_norm");
-    layer.fc1_norm = collect.norm(norms, "fc1_norm");
+    layer.self_norm = collect.norm(norms, "self_norm", dim);
+    if (tokens_per_step) layer.cross_norm = collect.norm(norms, "cross_norm", dim);
+    layer.final_norm = collect.norm(norms, "final_norm", dim);
+    layer.self_out_norm = collect.optional_norm(norms, "self_out_norm", dim);
+    layer.fc1_norm = collect.optional_norm(norms, "fc1_norm", model.hidden);
     if (norms.contains("residual_scale"))
       layer.residual_scale =
           collect.floats(norms["residual_scale"].cast<py::array>(), dim, "residual_scale");
@@ -278,10 +285,10 @@ DraftLayers draft_layers(const py::dict &linears, const py::dict &norms, int64_t
     draft.narrow = collect.linear(linears, "narrow", dim, size_of(linears, "narrow", true));
     require(draft.narrow.outputs <= dim, "narrow: wider than the states");
   }
-  draft.token_norm = collect.norm(norms, "token_norm");
-  draft.source_norm = collect.norm(norms, "source_norm");
-  draft.ffn_norm = collect.norm(norms, "ffn_norm");
-  draft.output_norm = collect.norm(norms, "output_norm");
+  draft.token_norm = collect.norm(norms, "token_norm", dim);
+  draft.source_norm = collect.norm(norms, "source_norm", dim);
+  draft.ffn_norm = collect.norm(norms, "ffn_norm", dim);
+  draft.output_norm = collect.norm(norms, "output_norm", dim);
   draft.layer = layer;
   return made;
 }
@@ -318,6 +325,7 @@ std::shared_ptr<PreparedModel> prepared_model(
   model->rounds_keys = rounds_keys;
   if (p1) {
     require(p1->heads.n_heads == 1, "p1: has more than one head");
+    require(p1->heads.hidden.inputs == own.dim, "p1: has another number of inputs");
     model->p1 = p1->heads;
     keep(*model, *p1);
   }
@@ -844,17 +852,28 @@ bool submit(Service &service, const Checked<Kind> &own, int64_t id, Array<int64_
   return service.submit(std::move(arrival), most_waiting);
 }
 
-std::unique_ptr<Service> service(int64_t workers, int64_t capacity, int64_t threads,
+// Deletes a service without the GIL: it waits for its threads, which can need the GIL to free
+// Python objects.
+struct WithoutGil {
+  void operator()(Service *own) const {
+    const py::gil_scoped_release released;
+    delete own;
+  }
+};
+
+using ServiceClass = py::class_<Service, std::unique_ptr<Service, WithoutGil>>;
+
+std::unique_ptr<Service, WithoutGil> service(int64_t workers, int64_t capacity, int64_t threads,
                                  double max_wait, bool takes_shortest, double longest_wait) {
   require(workers > 0 && capacity > 0 && threads > 0,
           "service: workers, capacity and threads must be at least 1");
-  return std::make_unique<Service>(
-      ServiceOptions{workers, capacity, threads, max_wait, takes_shortest, longest_wait});
+  return std::unique_ptr<Service, WithoutGil>(new Service(
+      ServiceOptions{workers, capacity, threads, max_wait, takes_shortest, longest_wait}));
 }
 
 // The methods for single sentences.
 template <typename Kind, typename Given>
-void bind_one(py::class_<Checked<Kind>> &search, py::class_<Service> &service) {
+void bind_one(py::class_<Checked<Kind>> &search, ServiceClass &service) {
   search.def("decode", &decode<Kind, Given>, py::arg("source"), py::arg("bos"),
              py::arg("max_len"), py::arg("prefix"), py::arg("draft"), py::arg("n_threads"));
   service.def("submit", &submit<Kind, Given>, py::arg("recipe"), py::arg("id"),
@@ -1044,7 +1063,7 @@ PYBIND11_MODULE(_engine, module) {
       .def(py::init<>())
       .def("fileno", &Mailbox::fd)
       .def("take", [](Mailbox &own) { return collected(own.take()); });
-  py::class_<Service> serving(module, "Service");
+  ServiceClass serving(module, "Service");
   serving
       .def(py::init(&service), py::arg("workers"), py::arg("capacity"), py::arg("threads"),
            py::arg("max_wait"), py::arg("takes_shortest"), py::arg("longest_wait"))

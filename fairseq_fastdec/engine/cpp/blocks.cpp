@@ -8,6 +8,7 @@ BlockSearch::BlockSearch(Models models, BlockOptions options, Team team)
              options.capacity, team),
       acceptance(std::move(options.acceptance)),
       drafter(make_drafter(*models[0], rules, outputs, options.proposals)),
+      grows_trees(options.proposals.n_in_tree > 0),
       states(models.size()) {
   counters.accepted.assign(drafter->n_proposing(), 0);
   if (options.proposals.by_time) times.emplace();
@@ -30,8 +31,8 @@ void BlockSearch::left(int64_t row) {
 }
 
 void BlockSearch::step() {
+  proposes = !times || times->propose(int64_t(rows.size()));
   if (!times) return Search::step();
-  proposes = times->propose(int64_t(rows.size()));
   n_appended = 0;
   Clock own;
   double seconds = 0;
@@ -51,6 +52,11 @@ void BlockSearch::propose() {
     given.append(row, chains[i]);
   }
   given.shorten(rows, chains);
+  // Beside trees, a long chain, such as the prefix of a new row, would be a tree that is too deep.
+  if (grows_trees && std::any_of(chains.begin(), chains.end(), [](const auto &chain) {
+        return int64_t(chain.size()) > MAX_TREE_DEPTH;
+      }))
+    proposes = false;
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].is_new && !rows[i].n_drafted) drafter->propose_behind(rows[i], chains[i]);
     const bool is_drafters = proposes && !rows[i].is_new && !rows[i].n_drafted;

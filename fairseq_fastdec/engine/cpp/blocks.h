@@ -43,6 +43,7 @@ class BlockSearch : public Search {
 
   const Acceptance acceptance;
   std::unique_ptr<Drafter> drafter;
+  const bool grows_trees;
   GivenDrafts given;
   std::optional<ProposalTimes> times;
   bool proposes = true;    // the drafter proposes in the current step

@@ -128,6 +128,7 @@ void Chooser::choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, 
   task.scores = answers.scores.data(), task.tokens = answers.tokens.data();
   if (asks) task.asked = answers.asked.data(), task.asked_scores = answers.asked_scores.data();
   run(task, scratch);
+  answers.nth_best = answers.scores;  // n_best is 1
 }
 
 std::vector<const float *> Chooser::logits_of(Decoder &decoder, int64_t first, int64_t n) {

@@ -40,7 +40,13 @@ std::vector<Ended> Mailbox::take() {
 }
 
 Service::Service(const ServiceOptions &options) : options(options), workers(options.workers) {
-  for (Worker &worker : workers) worker.thread = std::thread(&Service::work, this, std::ref(worker));
+  try {
+    for (Worker &worker : workers)
+      worker.thread = std::thread(&Service::work, this, std::ref(worker));
+  } catch (...) {
+    close();  // the destructor of a running thread would end the process
+    throw;
+  }
 }
 
 bool Service::submit(Arrival arrival, int64_t most_waiting) {

@@ -53,9 +53,9 @@ def n_threads() -> int:
 def measured(n: int) -> int:
     """Return n, after measuring what n threads cost, so that calls start only threads that help."""
     global _n_measured
-    if n > 1 and _n_measured != n:
+    if n > max(_n_measured, 1):
         with _measuring:
-            if _n_measured != n:
+            if n > _n_measured:
                 library().measure_costs(n)
                 _n_measured = n
     return n

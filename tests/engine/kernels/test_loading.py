@@ -4,6 +4,7 @@ import logging
 import shutil
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,18 @@ from tests.support.compiled import compiled
 from tests.support.trained_models import TASK
 
 PLACE = Path(loading.__file__).parent
+
+
+@compiled
+def test_costs_of_threads_are_measured_once(monkeypatch):
+    """A checkpoint and a bundle can use different numbers of threads in turn."""
+    measured = []
+    monkeypatch.setattr(loading, "_n_measured", 1)
+    library = SimpleNamespace(measure_costs=measured.append)
+    monkeypatch.setattr(loading, "library", lambda: library)
+    for n in (1, 2, 4, 2, 4, 3):
+        assert loading.measured(n) == n
+    assert measured == [2, 4]
 
 
 @pytest.fixture

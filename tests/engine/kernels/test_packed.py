@@ -99,6 +99,17 @@ def test_inputs_of_any_shape(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_inputs_that_are_not_finite(kind, bad, width):
+    """Otherwise a broken model would translate; the search reports such scores."""
+    x = torch.randn(20, 70)
+    for token in range(20):
+        x[token, 3 * token] = bad
+    found = kind(torch.randn(40, 70))(torch.cat([x, torch.randn(1, 70)]))
+    assert not found[:20].isfinite().any() and found[20].isfinite().all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_zeros(kind):
     torch.testing.assert_close(kind(torch.zeros(6, 5))(torch.randn(2, 5)), torch.zeros(2, 6))
     bias = torch.randn(6)

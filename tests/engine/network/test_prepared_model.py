@@ -10,6 +10,7 @@ import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 
+from fairseq_fastdec.engine import EngineModels, ProposalWays
 from fairseq_fastdec.engine.network import prepared_model
 from fairseq_fastdec.engine.network.prepared_model import prepared
 from fairseq_fastdec.engine.products.precision import Precision
@@ -164,6 +165,27 @@ def test_a_model_that_has_decoded_can_be_pickled_and_copied():
         assert not torch.equal(logits(other), expected)
     assert torch.equal(logits(model), expected)
     assert sum(len(module._forward_pre_hooks) for module in model.modules()) == n_hooks
+
+
+def test_an_interrupt_while_the_positions_grow(monkeypatch):
+    """Later calls prepare them again, instead of using the old ones."""
+    task = tiny.task(20)
+    model = tiny.stir(tiny.build_model(task, max_target_positions=2000))
+    ready = EngineModels([model], "model", ProposalWays())
+    ready.follow()
+    ready.reaching(5, 20)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EngineModels, "parts", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            ready.reaching(5, 600)
+    lengths = []
+    monkeypatch.setattr(EngineModels, "parts", lambda self, n, m: lengths.append(m) or [])
+    ready.reaching(5, 600)
+    assert lengths == [600]
 
 
 def test_threads_prepare_weights_once(prepared_layers):

@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <limits>
+
 #include "keys_values.h"
 
 namespace fastdec {
@@ -22,6 +24,18 @@ INLINE int64_t padded_to_groups(int64_t inputs) { return (inputs + GROUP - 1) / 
 
 INLINE int64_t padded_to_pairs(int64_t inputs) { return (inputs + PAIR - 1) / PAIR * PAIR; }
 
+INLINE int32_t bits_of_float(float number) {
+  int32_t bits;
+  std::memcpy(&bits, &number, sizeof bits);
+  return bits;
+}
+
+INLINE float float_of_bits(int32_t bits) {
+  float number;
+  std::memcpy(&number, &bits, sizeof number);
+  return number;
+}
+
 // The number of floats for the inputs of n tokens in any format: at most 2 bytes per input, and a
 // scale per token.
 INLINE int64_t quantized_size(int64_t n, int64_t inputs) {
@@ -36,12 +50,13 @@ INLINE Int8Inputs int8_inputs_in(float *memory, int64_t n) {
 TARGET_INT8 inline void quantize_to_int8_avx512(const float *x, int64_t inputs,
                                                 const Int8Inputs &to, int64_t token) {
   const int64_t length = padded_to_groups(inputs);
-  __m512 sizes = _mm512_set1_ps(SMALLEST_INPUT);
+  // The bits of NaN are the largest, so a NaN is found, and is the scale.
+  __m512i sizes = _mm512_castps_si512(_mm512_set1_ps(SMALLEST_INPUT));
   for (int64_t i = 0; i < inputs; i += 16) {
     const __m512 some = _mm512_maskz_loadu_ps(mask_of_first(inputs - i), x + i);
-    sizes = _mm512_max_ps(sizes, _mm512_abs_ps(some));
+    sizes = _mm512_max_epi32(sizes, _mm512_castps_si512(_mm512_abs_ps(some)));
   }
-  const float largest = _mm512_reduce_max_ps(sizes);
+  const float largest = float_of_bits(_mm512_reduce_max_epi32(sizes));
   const __m512 steps_per_one = _mm512_set1_ps(127 / largest);
   for (int64_t i = 0; i < length; i += 16) {
     const __m512 some = _mm512_maskz_loadu_ps(mask_of_first(inputs - i), x + i);
@@ -57,16 +72,17 @@ TARGET_INT8 inline void quantize_to_int8_avx512(const float *x, int64_t inputs,
 INLINE void quantize_to_int8_anywhere(const float *x, int64_t inputs, const Int8Inputs &to,
                                       int64_t token) {
   const int64_t length = padded_to_groups(inputs);
-  float largest = SMALLEST_INPUT;
-  for (int64_t i = 0; i < inputs; ++i) largest = std::max(largest, x[i] < 0 ? -x[i] : x[i]);
-  const float steps_per_one = 127 / largest;
+  // See quantize_to_int8_avx512.
+  int32_t size = bits_of_float(SMALLEST_INPUT);
+  for (int64_t i = 0; i < inputs; ++i)
+    size = std::max(size, bits_of_float(x[i]) & std::numeric_limits<int32_t>::max());
+  const float largest = float_of_bits(size), steps_per_one = 127 / largest;
   uint8_t *const values = to.values + token * length;
   for (int64_t i = 0; i < inputs; ++i) {
     // Adding 1.5 * 2^23 rounds to an integer, which is in the last bits.
-    const float magic = 12582912.0f, shifted = x[i] * steps_per_one + magic;
-    int32_t bits, zero;
-    std::memcpy(&bits, &shifted, sizeof bits), std::memcpy(&zero, &magic, sizeof zero);
-    values[i] = uint8_t(bits - zero + ZERO_POINT);
+    const float magic = 12582912.0f;
+    const int32_t rounded = bits_of_float(x[i] * steps_per_one + magic) - bits_of_float(magic);
+    values[i] = uint8_t(rounded + ZERO_POINT);
   }
   std::fill(values + inputs, values + length, uint8_t(ZERO_POINT));
   to.scales[token] = largest / 127;
