@@ -37,10 +37,6 @@ std::shared_ptr<const void> owner_of(py::object object) {
   });
 }
 
-bool is_within(int64_t number, int64_t end) { return number >= 0 && number < end; }
-
-int64_t rounded_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
 // A linear layer with a packed weight, see structures.h.
 struct PackedLinear {
   Linear linear = {};
@@ -65,7 +61,7 @@ PackedLinear packed_linear(py::array weight, py::array bias, int64_t inputs, int
                            std::optional<py::array> scales,
                            std::optional<py::array> compensation) {
   require(inputs > 0 && outputs > 0, "a layer without inputs or outputs");
-  const int64_t n = rounded_up(outputs, BLOCK);
+  const int64_t n = n_blocks_of(outputs) * BLOCK;
   PackedLinear packed;
   Linear &linear = packed.linear;
   linear.inputs = inputs, linear.outputs = outputs;
@@ -691,28 +687,37 @@ std::unique_ptr<Checked<Search>> jacobi_search(const GivenModels &given, const R
   return checked_search<JacobiSearch>(models, rules, options, drafts);
 }
 
-// The finished sentences of a search with beams.
-struct FinishedBeams {
-  std::vector<int64_t> ids, steps, expansions, n_hypotheses;
-  Array<float> totals;  // of each hypothesis
+// Finished sentences, with any number of hypotheses.
+struct Collected {
+  std::vector<int64_t> ids, n_hypotheses;
+  std::vector<int64_t> steps, expansions;  // of BeamResult
+  std::vector<std::string> errors;         // of Ended; empty for sentences with hypotheses
+  Array<float> totals;                     // of each hypothesis
   Outputs outputs;
 };
 
-template <typename Beams>
-FinishedBeams finished(Beams &search) {
-  const std::vector<BeamResult> results = search.finished();
+template <typename Sentence>
+Collected collected(const std::vector<Sentence> &sentences) {
   std::vector<const Hypothesis *> hypotheses;
-  for (const BeamResult &result : results)
-    for (const Hypothesis &own : result.hypotheses) hypotheses.push_back(&own);
-  FinishedBeams all = {{}, {}, {}, {}, Array<float>(hypotheses.size()), Outputs(hypotheses)};
-  for (const BeamResult &result : results) {
-    all.ids.push_back(result.id);
-    all.steps.push_back(result.steps), all.expansions.push_back(result.expansions);
-    all.n_hypotheses.push_back(int64_t(result.hypotheses.size()));
+  for (const Sentence &sentence : sentences)
+    for (const Hypothesis &own : sentence.hypotheses) hypotheses.push_back(&own);
+  Collected all = {{}, {}, {}, {}, {}, Array<float>(hypotheses.size()), Outputs(hypotheses)};
+  for (const Sentence &sentence : sentences) {
+    all.ids.push_back(sentence.id);
+    all.n_hypotheses.push_back(int64_t(sentence.hypotheses.size()));
+    if constexpr (std::is_same_v<Sentence, Ended>)
+      all.errors.push_back(sentence.error);
+    else
+      all.steps.push_back(sentence.steps), all.expansions.push_back(sentence.expansions);
   }
   float *total = all.totals.mutable_data();
   for (const Hypothesis *own : hypotheses) *total++ = own->total;
   return all;
+}
+
+template <typename Beams>
+Collected finished(Beams &search) {
+  return collected(search.finished());
 }
 
 std::unique_ptr<Checked<BeamSearch>> beam_search(const GivenModels &given, const Rules &rules,
@@ -773,29 +778,6 @@ void admit_pairs(Checked<PairSearch> &own, std::optional<Array<int64_t>> tokens,
   auto read = own.requests.read_each<Request>({tokens, states}, ids, bos, max_lens, waived, prefix,
                                               types);
   own.admit(read);
-}
-
-// Finished sentences.
-struct Collected {
-  std::vector<int64_t> ids, n_hypotheses;
-  std::vector<std::string> errors;  // empty for sentences with hypotheses
-  Array<float> totals;              // of each hypothesis
-  Outputs outputs;
-};
-
-Collected collected(const std::vector<Ended> &ended) {
-  std::vector<const Hypothesis *> hypotheses;
-  for (const Ended &sentence : ended)
-    for (const Hypothesis &own : sentence.hypotheses) hypotheses.push_back(&own);
-  Collected all = {{}, {}, {}, Array<float>(hypotheses.size()), Outputs(hypotheses)};
-  for (const Ended &sentence : ended) {
-    all.ids.push_back(sentence.id);
-    all.n_hypotheses.push_back(int64_t(sentence.hypotheses.size()));
-    all.errors.push_back(sentence.error);
-  }
-  float *total = all.totals.mutable_data();
-  for (const Hypothesis *own : hypotheses) *total++ = own->total;
-  return all;
 }
 
 void prepare(Request &request) { request.horizon = request.max_len + 1; }
@@ -1024,13 +1006,6 @@ PYBIND11_MODULE(_engine, module) {
   py::class_<BeamCounts, Counts>(module, "BeamCounts")
       .def_readonly("beam_steps", &BeamCounts::beam_steps)
       .def_readonly("waiting", &BeamCounts::waiting);
-  py::class_<FinishedBeams>(module, "FinishedBeams")
-      .def_readonly("ids", &FinishedBeams::ids)
-      .def_readonly("steps", &FinishedBeams::steps)
-      .def_readonly("expansions", &FinishedBeams::expansions)
-      .def_readonly("n_hypotheses", &FinishedBeams::n_hypotheses)
-      .def_readonly("totals", &FinishedBeams::totals)
-      .def_readonly("outputs", &FinishedBeams::outputs);
   py::class_<Checked<BeamSearch>> beams(module, "BeamSearch");
   beams
       .def(py::init(&beam_search), py::arg("models"), py::arg("rules"), py::arg("options"))
@@ -1056,6 +1031,8 @@ PYBIND11_MODULE(_engine, module) {
   py::class_<Collected>(module, "Collected")
       .def_readonly("ids", &Collected::ids)
       .def_readonly("n_hypotheses", &Collected::n_hypotheses)
+      .def_readonly("steps", &Collected::steps)
+      .def_readonly("expansions", &Collected::expansions)
       .def_readonly("errors", &Collected::errors)
       .def_readonly("totals", &Collected::totals)
       .def_readonly("outputs", &Collected::outputs);

@@ -193,8 +193,7 @@ class ParallelHeads : public HeadDrafter {
     for (int64_t member = 0; member < decoder.n_models(); ++member) {
       Product &product = logits_of[member];
       product.x = outputs_of(decoder, member, n_rows, states);
-      run(product, product_scratch);
-      divide(product, rules.temperature);
+      run(product, product_scratch, rules.temperature);
     }
     TopK best = ranking(decoder, n);
     best.no_end = ends.no_end_or_null(), best.has_to_end = ends.only_end_or_null();
@@ -337,8 +336,7 @@ class SequentialHeads : public HeadDrafter {
         run(draft, scratch);
         draft.from_features = nullptr;
         product.x = draft.outputs;
-        run(product, product_scratch);
-        divide(product, rules.temperature);
+        run(product, product_scratch, rules.temperature);
       }
       best.no_end = ends.no_end_or_null(step * n_rows);
       best.has_to_end = ends.only_end_or_null(step * n_rows);

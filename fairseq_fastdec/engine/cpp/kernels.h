@@ -29,7 +29,8 @@ void measure_costs(int64_t n_threads);
 
 // Runs the task; `scratch` grows as needed.
 void run(Step &task, Buffer<float> &scratch);
-void run(Product &task, Buffer<float> &scratch);
+// Divides the results by the temperature.
+void run(Product &task, Buffer<float> &scratch, float temperature = 1);
 void run(BestToken &task, Buffer<float> &scratch);
 void run(Heads &task, Buffer<float> &scratch);
 void run(TopK &task, Buffer<float> &scratch);
@@ -38,9 +39,6 @@ void run(TopK &task, Buffer<float> &scratch);
 void run(Draft &task, Buffer<float> &scratch);
 // Runs sequential heads step by step.
 void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice);
-
-// Divides the logits of a product by the temperature.
-void divide(const Product &task, float temperature);
 
 // Build trees of proposals.
 void run(Trees &task);

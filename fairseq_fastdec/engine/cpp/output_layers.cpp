@@ -8,8 +8,6 @@ namespace fastdec {
 
 namespace {
 
-int64_t divided_up(int64_t n, int64_t by) { return (n + by - 1) / by; }
-
 // The index of an output's first element in [blocks, n_rows, BLOCK].
 int64_t place_of(int64_t output, int64_t n_rows) {
   return output / BLOCK * n_rows * BLOCK + output % BLOCK;
@@ -51,7 +49,7 @@ template <typename T>
 void OutputLayer::gather(const T *&part, int64_t n_rows, Buffer<Column> &to) {
   if (!part) return;
   const char *const from = reinterpret_cast<const char *>(part);
-  const int64_t n_types = int64_t(types.size()), n_blocks = divided_up(n_types, BLOCK);
+  const int64_t n_types = int64_t(types.size()), n_blocks = n_blocks_of(n_types);
   Column *const columns = to.reserve(n_blocks * n_rows * BLOCK);
   // Copies the columns of a block row by row, which is faster than one column after the other.
   for (int64_t first = 0; first < n_types; first += BLOCK) {

@@ -142,8 +142,7 @@ std::vector<const float *> Chooser::logits_of(Decoder &decoder, int64_t first, i
     product.threads = team.threads, product.n_threads = team.n;
     product.n = n, product.x = states_of(decoder, member, first, n);
     product.y = logits.data() + member * n_logits;
-    run(product, scratch);
-    divide(product, rules.temperature);
+    run(product, scratch, rules.temperature);
     of_models.push_back(product.y);
   }
   return of_models;

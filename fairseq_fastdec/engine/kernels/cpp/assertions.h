@@ -10,8 +10,6 @@
 namespace fastdec {
 namespace {
 
-inline bool is_within(int64_t number, int64_t end) { return number >= 0 && number < end; }
-
 // Checks the rows of a step or of sequential heads.
 inline void assert_inputs(const Step &step, const Cache &sources) {
   assert(step.n_sources <= sources.slots);

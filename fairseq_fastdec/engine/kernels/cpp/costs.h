@@ -29,9 +29,9 @@ INLINE double work_time(double bytes, double of_byte, double products, double of
 
 INLINE Phase phase_of(const Costs &costs, const Linear &linear, int64_t n) {
   const double size = double(linear.inputs) * linear.outputs, products = n * size;
-  const int64_t blocks = (linear.outputs + BLOCK - 1) / BLOCK;
   const double of_product = costs.of_product[linear.format->number];
-  return {work_time(4 * size / linear.format->group, costs.of_byte, products, of_product), blocks};
+  return {work_time(4 * size / linear.format->group, costs.of_byte, products, of_product),
+          n_blocks_of(linear.outputs)};
 }
 
 // The keys that the rows of a step attend to.

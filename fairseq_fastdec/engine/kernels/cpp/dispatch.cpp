@@ -168,12 +168,9 @@ void run(Step &task, Buffer<float> &scratch) {
   in_threads<Step, run_step>(&task, threads_for(task));
 }
 
-void run(Product &task, Buffer<float> &scratch) {
+void run(Product &task, Buffer<float> &scratch, float temperature) {
   task.scratch = scratch.reserve(quantized_size(task.n, task.linear.inputs));
   multiply_in_threads(task);
-}
-
-void divide(const Product &task, float temperature) {
   if (temperature == 1) return;
   for (int64_t i = 0; i < task.n * task.linear.outputs; ++i) task.y[i] /= temperature;
 }
@@ -246,8 +243,7 @@ void run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
       if (level) draft.from_features = nullptr;
       run(draft, of_draft);
       task.product[member].n = begins.back();
-      run(task.product[member], of_product);
-      divide(task.product[member], task.temperature);
+      run(task.product[member], of_product, task.temperature);
     }
     best.n_rows = best.n_beams = begins.back();
     take_flags(task, level, begins);

@@ -40,7 +40,7 @@ INLINE int64_t outputs_of(const Linear &linear, int64_t block) {
 
 // The first block of a thread; its last one is before the next thread's first one.
 INLINE int64_t first_block(const Linear &linear, int64_t thread, const ThreadSlice &slice) {
-  return (linear.outputs + BLOCK - 1) / BLOCK * thread / slice.count;
+  return n_blocks_of(linear.outputs) * thread / slice.count;
 }
 
 }  // namespace

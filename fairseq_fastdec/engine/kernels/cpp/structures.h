@@ -34,6 +34,10 @@ constexpr int BLOCK = 32;
 constexpr int PAIR = 2;
 constexpr int GROUP = 4;
 
+inline int64_t n_blocks_of(int64_t outputs) { return (outputs + BLOCK - 1) / BLOCK; }
+
+inline bool is_within(int64_t number, int64_t end) { return number >= 0 && number < end; }
+
 // A format of weights; linear.h has the table of formats.
 struct Format {
   int number;  // its index in the table
