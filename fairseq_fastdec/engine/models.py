@@ -65,7 +65,8 @@ class EngineModels:
         ]
         self._encodes = bool(self._prepared) and all(is_compiled(model.encoder) for model in models)
         self._versions: Optional[list[int]] = None
-        self._n_positions = (0, 0)
+        # Positions are prepared for at least this many tokens, and more for longer sentences.
+        self._n_positions = (POSITIONS, POSITIONS)
         self._made: list[Any] = []
         self._problem: Optional[str] = None
 
@@ -109,8 +110,7 @@ class EngineModels:
         """
         wanted = (n_source, n_target)
         if not self._made or any(n > ready for n, ready in zip(wanted, self._n_positions)):
-            # The table starts with POSITIONS positions, and grows for longer sentences.
-            source, target = (max(POSITIONS, *both) for both in zip(wanted, self._n_positions))
+            source, target = map(max, wanted, self._n_positions)
             self._made = [part.built() for part in self.parts(source, target)]
             self._n_positions = source, target
         return self._made
