@@ -2,8 +2,8 @@
 
 namespace fastdec {
 
-BeamSearch::BeamSearch(Models models, Rules given, const BeamOptions &options, Team team)
-    : Loop(std::move(models), std::move(given), options.n_candidates(), team),
+BeamSearch::BeamSearch(Models models, Rules given, const BeamOptions &options)
+    : Loop(std::move(models), std::move(given), options.n_candidates()),
       options(options),
       schedule({}, options.width),
       beams(options, rules.eos) {

@@ -28,7 +28,7 @@ struct BeamRequest : Request {
 
 class BeamSearch : public Loop<BeamRequest, BeamResult, BeamCounts> {
  public:
-  BeamSearch(Models models, Rules rules, const BeamOptions &options, Team team);
+  BeamSearch(Models models, Rules rules, const BeamOptions &options);
 
   // Sets how much is decoded at once.
   void set_schedule(const ScheduleOptions &given) { schedule = {given, options.width}; }

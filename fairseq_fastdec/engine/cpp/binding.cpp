@@ -11,7 +11,6 @@
 #include "blocks.h"
 #include "jacobi.h"
 #include "pairs.h"
-#include "pool.h"
 #include "service.h"
 
 namespace py = pybind11;
@@ -86,7 +85,7 @@ Array<float> product(const PackedLinear &own, Array<float> x, int64_t n_threads)
   require(x.ndim() == 2 && x.shape(1) == own.linear.inputs, "x: must be [n, inputs]");
   Array<float> y({x.shape(0), py::ssize_t(own.linear.outputs)});
   Product task = {};
-  task.linear = own.linear, task.threads = pool_threads(), task.n_threads = n_threads;
+  task.linear = own.linear, task.n_threads = n_threads;
   task.n = x.shape(0), task.x = x.data(), task.y = y.mutable_data();
   const py::gil_scoped_release unlocked;
   Buffer<float> scratch;
@@ -644,13 +643,11 @@ void check_heads(const Models &models, int64_t n_heads) {
   }
 }
 
-Team team() { return {pool_threads(), 1}; }
-
 template <typename Kind, typename Options>
 std::unique_ptr<Checked<Search>> checked_search(const Models &models, const Rules &rules,
                                                 const Options &options,
                                                 const DraftOptions &drafts) {
-  const auto make = [models, options] { return std::make_unique<Kind>(models, options, team()); };
+  const auto make = [models, options] { return std::make_unique<Kind>(models, options); };
   return std::make_unique<Checked<Search>>(make, models, rules,
                                            int64_t(drafts.target_types.size()));
 }
@@ -727,7 +724,7 @@ std::unique_ptr<Checked<BeamSearch>> beam_search(const GivenModels &given, const
           "options: width and n_per_entry must be at least 1");
   require(options.threshold >= 0, "options: threshold must not be negative");
   const auto make = [models, rules, options] {
-    return std::make_unique<BeamSearch>(models, rules, options, team());
+    return std::make_unique<BeamSearch>(models, rules, options);
   };
   return std::make_unique<Checked<BeamSearch>>(make, models, rules);
 }
@@ -765,7 +762,7 @@ std::unique_ptr<Checked<PairSearch>> pair_search(const GivenModels &given, const
   require(options.width > 0 && options.capacity > 0,
           "options: width and capacity must be at least 1");
   const auto make = [models, rules, options] {
-    return std::make_unique<PairSearch>(models, rules, options, team());
+    return std::make_unique<PairSearch>(models, rules, options);
   };
   return std::make_unique<Checked<PairSearch>>(make, models, rules);
 }

@@ -2,10 +2,10 @@
 
 namespace fastdec {
 
-BlockSearch::BlockSearch(Models models, BlockOptions options, Team team)
+BlockSearch::BlockSearch(Models models, BlockOptions options)
     : Search(models, options.rules,
              options.acceptance.kind == Acceptance::AMONG_BEST ? options.acceptance.n_best : 1,
-             options.capacity, team),
+             options.capacity),
       acceptance(std::move(options.acceptance)),
       drafter(make_drafter(*models[0], rules, outputs, options.proposals)),
       grows_trees(options.proposals.n_in_tree > 0),

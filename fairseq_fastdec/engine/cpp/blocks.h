@@ -24,7 +24,7 @@ struct BlockOptions {
 
 class BlockSearch : public Search {
  public:
-  BlockSearch(Models models, BlockOptions options, Team team);
+  BlockSearch(Models models, BlockOptions options);
 
  protected:
   void step() override;

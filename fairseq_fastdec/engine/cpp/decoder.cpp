@@ -15,9 +15,6 @@ constexpr int64_t SOURCE_TOKENS = 128;
 // The initial capacity of rows in tokens.
 constexpr int64_t FIRST_LENGTH = 32;
 
-// One thread copies fewer bytes than this: starting a second one would take longer.
-constexpr int64_t FEW_BYTES = 200'000;
-
 }  // namespace
 
 KeyValueCache::KeyValueCache(const Model &model, bool is_bf16)
@@ -69,11 +66,10 @@ void KeyValueCache::write(int64_t slot, int64_t first, const float *keys_values,
       }
 }
 
-void KeyValueCache::copy(const std::vector<int64_t> &origins, int64_t length, const Team &team) {
+void KeyValueCache::copy(const std::vector<int64_t> &origins, int64_t length, int64_t n_threads) {
   Move move = {};
   const int64_t number = bytes_of_number();
-  move.threads = team.threads, move.n_threads = team.n, move.few_bytes = FEW_BYTES;
-  move.data = static_cast<char *>(cache.data);
+  move.n_threads = n_threads, move.data = static_cast<char *>(cache.data);
   move.n_parts = n_parts(), move.n_slots = cache.slots, move.n_heads = n_heads;
   move.part = cache.part * number, move.slot = cache.slot * number;
   move.head = cache.head * number, move.used = length * head_dim * number;
@@ -103,7 +99,7 @@ std::vector<int64_t> even_begins(int64_t n_rows, int64_t n_each) {
   return begins;
 }
 
-Decoder::Decoder(Models given, Team team) : models(std::move(given)), own_team(team) {
+Decoder::Decoder(Models given) : models(std::move(given)) {
   for (const auto &model : models) members.emplace_back(*model);
 }
 
@@ -173,7 +169,7 @@ EncodedSources Decoder::encode(const Model &encoder,
   cache.slot = cache.head * encoder.n_heads;
   cache.part = cache.slot * cache.slots;
   cache.data = encoder_cache.reserve(2 * cache.part * int64_t(sizeof(float)));
-  task.threads = own_team.threads, task.n_threads = own_team.n;
+  task.n_threads = own_threads;
   task.n_rows = task.n_sources = n, task.begins = begins.data();
   task.tokens = tokens.data(), task.past = nothing.data();
   task.row_source = numbers.data(), task.source_lengths = sources.lengths.data();
@@ -199,8 +195,7 @@ void Decoder::keep_sources(int64_t number, const EncodedSources &sources,
   const auto compute = [&] {
     if (!n) return;
     Product product = {};
-    product.linear = cross;
-    product.threads = own_team.threads, product.n_threads = own_team.n;
+    product.linear = cross, product.n_threads = own_threads;
     product.n = n, product.x = gathered.data();
     product.y = keys_values.reserve(n * cross.outputs);
     run(product, member.scratch);
@@ -249,8 +244,7 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins,
   for (int64_t number = 0; number < n_models(); ++number) {
     Member &member = members[number];
     Step &task = member.step;
-    task.threads = own_team.threads, task.n_threads = own_team.n;
-    task.rows = member.rows.cache;
+    task.n_threads = own_threads, task.rows = member.rows.cache;
     set_rows(number, n_resting, task);
     task.row_slots = row_slots.data() + n_resting;
     task.begins = begins.data(), task.tokens = tokens, task.parents = parents;
@@ -312,7 +306,7 @@ void Decoder::gather(const std::vector<int64_t> &origins) {
   std::vector<int64_t> from(n_slots);
   std::iota(from.begin(), from.end(), 0);
   for (int64_t row : copies) from[row_slots[row]] = old_slots[origins[row]];
-  for (Member &member : members) member.rows.copy(from, longest, own_team);
+  for (Member &member : members) member.rows.copy(from, longest, own_threads);
 }
 
 }  // namespace fastdec

@@ -30,7 +30,7 @@ class KeyValueCache {
   // Writes [n tokens, layers, 2, heads, head_dim] to the beginning of a slot.
   void write(int64_t slot, int64_t first, const float *keys_values, int64_t n);
   // Slot i becomes a copy of the first `length` tokens of slot origins[i].
-  void copy(const std::vector<int64_t> &origins, int64_t length, const Team &team);
+  void copy(const std::vector<int64_t> &origins, int64_t length, int64_t n_threads);
   // Moves the tokens at path[n] of a tree to the end of a slot.
   void keep_path(int64_t slot, int64_t length, const int64_t *path, int64_t n);
 
@@ -50,13 +50,13 @@ class KeyValueCache {
 // only duplicated rows are copied.
 class Decoder {
  public:
-  Decoder(Models models, Team team);
+  explicit Decoder(Models models);
 
   int64_t n_rows() const { return int64_t(past.size()); }
   int64_t n_models() const { return int64_t(members.size()); }
   const PreparedModel &model(int64_t member) const { return *models[member]; }
-  const Team &team() const { return own_team; }
-  void set_threads(int64_t n) { own_team.n = own_team.threads ? n : 1; }
+  int64_t n_threads() const { return own_threads; }
+  void set_threads(int64_t n) { own_threads = n; }
 
   // Encodes the sources of sentences, and appends an empty row for each.
   void add(const std::vector<const Request *> &sentences);
@@ -83,8 +83,6 @@ class Decoder {
   // Sets the rows of a task, without the first n_resting ones, and their sources.
   void set_rows(int64_t member, int64_t n_resting, Step &task);
 
-  int64_t length(int64_t row) const { return past[row]; }
-
  private:
   struct Member {
     Member(const PreparedModel &model);
@@ -108,7 +106,7 @@ class Decoder {
   void reserve_rows(int64_t length);
 
   Models models;
-  Team own_team;
+  int64_t own_threads = 1;
   std::vector<Member> members;
   // By row: length, slot, and slot of the source.
   std::vector<int64_t> past, row_slots, row_source;

@@ -101,12 +101,11 @@ class HeadDrafter : public Drafter {
     return decoder.n_models() == 1 && !proposals.n_in_tree;
   }
 
-  BestToken best_token(const Team &team) const {
+  BestToken best_token(const Decoder &decoder) const {
     BestToken best = {};
     best.linear = layer.linear(), best.types = layer.types_or_null();
-    best.threads = team.threads, best.n_threads = team.n;
+    best.n_threads = decoder.n_threads(), best.temperature = rules.temperature;
     layer.restrict(best);
-    best.temperature = rules.temperature;
     return best;
   }
 
@@ -119,8 +118,7 @@ class HeadDrafter : public Drafter {
     for (int64_t member = 0; member < decoder.n_models(); ++member) {
       Product product = {};
       product.linear = layers.of_proposals(member).linear(), product.n = n;
-      product.threads = decoder.team().threads, product.n_threads = decoder.team().n;
-      product.y = logits.data() + member * n_logits;
+      product.n_threads = decoder.n_threads(), product.y = logits.data() + member * n_logits;
       made.push_back(product);
       of_models.push_back(product.y);
     }
@@ -132,12 +130,11 @@ class HeadDrafter : public Drafter {
     TopK best = {};
     const int64_t n_types = layer.n_outputs();
     best.n_members = int64_t(of_models.size()), best.scores = of_models.data();
-    best.threads = decoder.team().threads;
-    best.n_threads = n * n_types * best.n_members < FEW_SCORES ? 1 : decoder.team().n;
+    best.n_threads = n * n_types * best.n_members < FEW_SCORES ? 1 : decoder.n_threads();
     best.n_rows = best.n_beams = n, best.n_types = n_types;
     // A tree needs at most as many tokens of a head as it has proposals.
     best.n_best = best.n_per_row = std::clamp<int64_t>(proposals.n_in_tree, 1, n_types);
-    best.normalize = 1, best.n_parts = 1;
+    best.n_parts = 1;
     layer.restrict(best);
     best.best = ranked_scores.reserve(n * best.n_best);
     best.tokens = ranked_tokens.reserve(n * best.n_best);
@@ -181,7 +178,7 @@ class ParallelHeads : public HeadDrafter {
     const int64_t n_rows = int64_t(rows.size()), n = n_rows * n_steps;
     const EndLimits ends = ends_behind(rows, rules, n_steps, false);
     if (chooses_at_once(decoder)) {
-      BestToken best = best_token(decoder.team());
+      BestToken best = best_token(decoder);
       best.n = n, best.x = outputs_of(decoder, 0, n_rows, states);
       best.no_end = ends.no_end_or_null(), best.only_end = ends.only_end_or_null();
       best.scores = ranked_scores.reserve(n), best.tokens = ranked_tokens.reserve(n);
@@ -227,8 +224,7 @@ class ParallelHeads : public HeadDrafter {
   const float *outputs_of(const Decoder &decoder, int64_t member, int64_t n_rows,
                           const States &states) {
     Heads heads = decoder.model(member).heads;
-    heads.threads = decoder.team().threads, heads.n_threads = decoder.team().n;
-    heads.n = n_rows, heads.x = states[member].data();
+    heads.n_threads = decoder.n_threads(), heads.n = n_rows, heads.x = states[member].data();
     heads.y = outputs.reserve(n_rows * n_steps * decoder.model(member).decoder.dim);
     run(heads, scratch);
     return heads.y;
@@ -282,8 +278,7 @@ class SequentialHeads : public HeadDrafter {
     for (int64_t member = 0; member < decoder.n_models(); ++member) {
       Draft draft = decoder.model(member).drafter;
       decoder.set_rows(member, 0, draft.step);
-      draft.step.threads = decoder.team().threads, draft.step.n_threads = decoder.team().n;
-      draft.step.begins = begins.data();
+      draft.step.n_threads = decoder.n_threads(), draft.step.begins = begins.data();
       draft.step.features = drafted_states[member].reserve(n * draft.step.model.dim);
       // Shared: a product reads them before the next model overwrites them.
       draft.outputs = outputs.data();
@@ -298,7 +293,7 @@ class SequentialHeads : public HeadDrafter {
                      const EndLimits &ends, Feed &feed) {
     const int64_t n_rows = int64_t(rows.size());
     std::vector<Draft> drafts = drafts_of(decoder, states, 1);
-    BestToken best = best_token(decoder.team());
+    BestToken best = best_token(decoder);
     best.n = n_rows, best.x = outputs.data();
     best.scores = ranked_scores.reserve(n_rows), best.tokens = ranked_tokens.reserve(n_rows);
     const std::vector<int64_t> next = next_tokens_of(rows);

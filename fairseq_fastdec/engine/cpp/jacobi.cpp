@@ -2,8 +2,8 @@
 
 namespace fastdec {
 
-JacobiSearch::JacobiSearch(Models models, JacobiOptions given, Team team)
-    : Search(std::move(models), given.rules, 1, given.capacity, team),
+JacobiSearch::JacobiSearch(Models models, JacobiOptions given)
+    : Search(std::move(models), given.rules, 1, given.capacity),
       options(std::move(given)),
       guesser(options.drafts, rules.pad) {}
 

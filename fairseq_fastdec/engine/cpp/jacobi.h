@@ -29,7 +29,7 @@ struct JacobiOptions {
 // step.
 class JacobiSearch : public Search {
  public:
-  JacobiSearch(Models models, JacobiOptions options, Team team);
+  JacobiSearch(Models models, JacobiOptions options);
 
  protected:
   void propose() override;

@@ -58,10 +58,10 @@ class Loop {
 
  protected:
   // n_best: the number of tokens that are chosen from each distribution
-  Loop(Models models, Rules given, int64_t n_best, Team team)
+  Loop(Models models, Rules given, int64_t n_best)
       : rules(std::move(given)),
         outputs(models, rules),
-        decoder(std::move(models), team),
+        decoder(std::move(models)),
         chooser(rules, outputs, n_best) {}
 
   virtual int64_t n_under_way() const = 0;

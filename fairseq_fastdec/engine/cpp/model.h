@@ -35,10 +35,4 @@ struct PreparedModel {
 // The models of an ensemble.
 using Models = std::vector<std::shared_ptr<const PreparedModel>>;
 
-// The threads of a call, at most `n`.
-struct Team {
-  const Threads *threads = nullptr;  // null with one thread
-  int64_t n = 1;
-};
-
 }  // namespace fastdec

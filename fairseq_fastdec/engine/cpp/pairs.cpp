@@ -20,8 +20,8 @@ std::vector<Pair> best_of(const std::vector<Pair> &pairs, int64_t n) {
 
 }  // namespace
 
-PairSearch::PairSearch(Models models, Rules given, const PairOptions &options, Team team)
-    : Loop(std::move(models), std::move(given), 2 * options.width, team), options(options) {}
+PairSearch::PairSearch(Models models, Rules given, const PairOptions &options)
+    : Loop(std::move(models), std::move(given), 2 * options.width), options(options) {}
 
 std::vector<const Request *> PairSearch::under_way() const {
   std::vector<const Request *> requests;

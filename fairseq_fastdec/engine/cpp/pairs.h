@@ -33,7 +33,7 @@ struct PairBeam {
 // Algorithm 1. The tokens of a hypothesis are in the order of slots, including end tokens.
 class PairSearch : public Loop<Request, BeamResult, BeamCounts> {
  public:
-  PairSearch(Models models, Rules rules, const PairOptions &options, Team team);
+  PairSearch(Models models, Rules rules, const PairOptions &options);
 
  private:
   int64_t n_under_way() const override { return int64_t(beams.size()); }

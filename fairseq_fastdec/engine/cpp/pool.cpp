@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -35,7 +36,6 @@ void spin(int turn) {
 
 class Pool {
  public:
-  // Calls function(data) in n threads including the caller's, or only in the caller's.
   void run(void (*function)(void *), void *data, unsigned n) {
     std::unique_lock<std::mutex> turn(in_use, std::defer_lock);
     if (n < 2 || n >= MOST_THREADS || own_count > 1 || !turn.try_lock()) {
@@ -113,6 +113,8 @@ void forget_threads() {
 
 const int registered = pthread_atfork(nullptr, nullptr, forget_threads);
 
+}  // namespace
+
 void run_in_pool(void (*function)(void *), void *data, unsigned n) {
   pool->run(function, data, n);
 }
@@ -120,13 +122,6 @@ void run_in_pool(void (*function)(void *), void *data, unsigned n) {
 int number_in_pool() { return own_number; }
 
 int count_in_pool() { return own_count; }
-
-}  // namespace
-
-Threads *pool_threads() {
-  static Threads threads = {run_in_pool, number_in_pool, count_in_pool, {}};
-  return &threads;
-}
 
 Decoding::Decoding() { ++n_decoding; }
 

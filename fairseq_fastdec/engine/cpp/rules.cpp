@@ -105,8 +105,8 @@ const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first,
   const float *const features = decoder.features(member) + first * model.decoder.dim;
   if (!model.p1.n_heads) return features;
   Heads task = model.p1;
-  task.threads = decoder.team().threads, task.n_threads = decoder.team().n;
-  task.n = n, task.x = features, task.y = states.reserve(n * model.decoder.dim);
+  task.n_threads = decoder.n_threads(), task.n = n, task.x = features;
+  task.y = states.reserve(n * model.decoder.dim);
   run(task, scratch);
   return task.y;
 }
@@ -115,8 +115,7 @@ void Chooser::choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, 
                              Answers &answers) {
   BestToken task = {};
   task.linear = layer().linear(), task.types = layer().types_or_null();
-  task.threads = decoder.team().threads, task.n_threads = decoder.team().n;
-  task.x = states_of(decoder, 0, 0, n);
+  task.n_threads = decoder.n_threads(), task.x = states_of(decoder, 0, 0, n);
   task.n = n, task.normalize = 1;
   layer().restrict(task);
   task.temperature = rules.temperature;
@@ -132,14 +131,13 @@ void Chooser::choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, 
 }
 
 std::vector<const float *> Chooser::logits_of(Decoder &decoder, int64_t first, int64_t n) {
-  const Team team = decoder.team();
   const int64_t n_models = decoder.n_models(), n_logits = n * layer().n_outputs();
   logits.reserve(n_models * n_logits);
   std::vector<const float *> of_models;
   for (int64_t member = 0; member < n_models; ++member) {
     Product product = {};
     product.linear = outputs.of_model(member).linear();
-    product.threads = team.threads, product.n_threads = team.n;
+    product.n_threads = decoder.n_threads();
     product.n = n, product.x = states_of(decoder, member, first, n);
     product.y = logits.data() + member * n_logits;
     run(product, scratch, rules.temperature);
@@ -150,12 +148,10 @@ std::vector<const float *> Chooser::logits_of(Decoder &decoder, int64_t first, i
 
 TopK Chooser::choice(const Decoder &decoder, const std::vector<const float *> &of_models,
                      int64_t first, int64_t n, const Limits &limits) {
-  const Team team = decoder.team();
   TopK task = {};
   task.n_rows = task.n_beams = n, task.n_types = layer().n_outputs();
   const int64_t n_scores = n * task.n_types * int64_t(of_models.size());
-  task.threads = team.threads, task.n_threads = n_scores < FEW_SCORES ? 1 : team.n;
-  task.normalize = 1, task.n_parts = 1;
+  task.n_threads = n_scores < FEW_SCORES ? 1 : decoder.n_threads(), task.n_parts = 1;
   layer().restrict(task);
   task.scores = of_models.data(), task.n_members = int64_t(of_models.size());
   if (limits.some_only) {

@@ -2,8 +2,8 @@
 
 namespace fastdec {
 
-Search::Search(Models models, Rules given, int64_t n_best, int64_t capacity, Team team)
-    : Loop(std::move(models), std::move(given), n_best, team), capacity(capacity) {}
+Search::Search(Models models, Rules given, int64_t n_best, int64_t capacity)
+    : Loop(std::move(models), std::move(given), n_best), capacity(capacity) {}
 
 std::vector<const Request *> Search::under_way() const {
   std::vector<const Request *> requests;

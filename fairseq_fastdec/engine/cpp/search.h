@@ -10,7 +10,7 @@ namespace fastdec {
 class Search : public Loop<Request, Translation, BlockCounts> {
  public:
   // capacity: the maximum number of sentences that are decoded at once
-  Search(Models models, Rules rules, int64_t n_best, int64_t capacity, Team team);
+  Search(Models models, Rules rules, int64_t n_best, int64_t capacity);
 
  protected:
   void step() override;

@@ -154,7 +154,7 @@ void test_top_k(int64_t n_types, int64_t n_best, int64_t n_parts) {
   std::vector<int64_t> tokens(n_beams * n_best), origins(n_beams * n_best);
   TopK task = {};
   task.n_rows = n_rows, task.n_types = n_types, task.n_best = task.n_per_row = n_best;
-  task.n_threads = 1, task.normalize = 1, task.never = never.data(), task.n_never = 1;
+  task.n_threads = 1, task.never = never.data(), task.n_never = 1;
   task.eos = 2, task.penalized = 3, task.penalty = 0.5f, task.scores = scores, task.n_members = 1;
   task.no_end = no_end.data(), task.n_beams = n_beams;
   task.starts = starts.data(), task.totals = totals.data(), task.n_parts = n_parts;

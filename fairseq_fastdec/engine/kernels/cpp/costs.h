@@ -11,6 +11,9 @@
 namespace fastdec {
 namespace {
 
+// What measure_costs has measured; it holds for all calls of the process.
+Costs costs = {};
+
 // The work between two barriers: its time in one thread, in nanoseconds, and the number of pieces
 // into which it can be divided.
 struct Phase {
@@ -27,7 +30,7 @@ INLINE double work_time(double bytes, double of_byte, double products, double of
   return std::max(bytes * of_byte, products * of_product);
 }
 
-INLINE Phase phase_of(const Costs &costs, const Linear &linear, int64_t n) {
+INLINE Phase phase_of(const Linear &linear, int64_t n) {
   const double size = double(linear.inputs) * linear.outputs, products = n * size;
   const double of_product = costs.of_product[linear.format->number];
   return {work_time(4 * size / linear.format->group, costs.of_byte, products, of_product),
@@ -44,8 +47,7 @@ struct KeysSeen {
 };
 
 // The attention of a step's rows to these keys.
-INLINE Phase phase_of(const Costs &costs, const Step &step, const Cache &cache, KeysSeen keys,
-                      int64_t n_pieces) {
+INLINE Phase phase_of(const Step &step, const Cache &cache, KeysSeen keys, int64_t n_pieces) {
   const double size = 2 * step.model.dim, bytes = keys.n * size * (cache.is_bf16 ? 2 : 4);
   const double of_product = costs.of_product[FP32.number];
   return {work_time(bytes, costs.of_byte, keys.n_seen * size, of_product), n_pieces};
@@ -59,13 +61,13 @@ struct LayerPhases {
 
 INLINE void add_product(const Step &step, const Linear &linear, LayerPhases &to) {
   const int64_t n = step.n();
-  to.phases[to.n++] = phase_of(step.threads->costs, linear, n);
+  to.phases[to.n++] = phase_of(linear, n);
   to.n_meetings += quantizes_together(linear, n) ? 2 : 1;
 }
 
 INLINE void add_attention(const Step &step, const Cache &cache, KeysSeen keys, int64_t n_pieces,
                           LayerPhases &to) {
-  to.phases[to.n++] = phase_of(step.threads->costs, step, cache, keys, n_pieces);
+  to.phases[to.n++] = phase_of(step, cache, keys, n_pieces);
   to.n_meetings += 1;
 }
 
@@ -98,7 +100,7 @@ INLINE LayerPhases phases_of(const Step &step) {
 }
 
 // The time of a barrier that all threads reach at the same time, interpolated linearly.
-INLINE double meeting_time(const Costs &costs, int64_t n_threads) {
+INLINE double meeting_time(int64_t n_threads) {
   if (n_threads == 1) return 0;
   const double more = double(n_threads - 2) / std::max<int64_t>(costs.most_threads - 2, 1);
   return costs.meeting_of_two + more * (costs.meeting_of_most - costs.meeting_of_two);
@@ -117,27 +119,24 @@ INLINE int64_t best_number(int64_t limit, Time time) {
   return best;
 }
 
-INLINE bool is_measured(const Threads *threads) { return threads && threads->costs.most_threads; }
-
 // The fastest number of threads for the layers of a step, at most step.n_threads.
 INLINE int64_t threads_for(const Step &step, const LayerPhases &layer, int64_t n_layers) {
-  const Costs &costs = step.threads->costs;
   return best_number(step.n_threads, [&](int64_t n_threads) {
-    double time = layer.n_meetings * meeting_time(costs, n_threads);
+    double time = layer.n_meetings * meeting_time(n_threads);
     for (int64_t i = 0; i < layer.n; ++i) time += layer.phases[i].in(n_threads);
     return n_layers * time + (n_threads > 1 ? costs.start : 0);
   });
 }
 
 INLINE int64_t threads_for(const Step &step) {
-  if (step.n_threads == 1 || !is_measured(step.threads) || !step.model.n_layers)
+  if (step.n_threads == 1 || !costs.most_threads || !step.model.n_layers)
     return step.n_threads;
   return threads_for(step, phases_of(step), step.model.n_layers);
 }
 
 INLINE int64_t threads_for(const Draft &draft) {
   const Step &step = draft.step;
-  if (step.n_threads == 1 || !is_measured(step.threads)) return step.n_threads;
+  if (step.n_threads == 1 || !costs.most_threads) return step.n_threads;
   LayerPhases phases;
   for (const Linear *linear : {&draft.token, &draft.query, &draft.source, &draft.fc1, &draft.fc2})
     add_product(step, *linear, phases);
@@ -151,12 +150,11 @@ INLINE int64_t threads_for(const Draft &draft) {
 template <typename Task>
 INLINE int64_t threads_for(const Task &task, const Linear &linear, const Linear &other,
                            int64_t n_others, int64_t n_meetings) {
-  if (task.n_threads == 1 || !is_measured(task.threads)) return task.n_threads;
-  const Costs &costs = task.threads->costs;
-  const Phase phase = phase_of(costs, linear, task.n), next = phase_of(costs, other, task.n);
+  if (task.n_threads == 1 || !costs.most_threads) return task.n_threads;
+  const Phase phase = phase_of(linear, task.n), next = phase_of(other, task.n);
   return best_number(task.n_threads, [&](int64_t n_threads) {
     return phase.in(n_threads) + n_others * next.in(n_threads) +
-           n_meetings * meeting_time(costs, n_threads) + (n_threads > 1 ? costs.start : 0);
+           n_meetings * meeting_time(n_threads) + (n_threads > 1 ? costs.start : 0);
   });
 }
 
@@ -176,8 +174,7 @@ INLINE int64_t threads_for(const Heads &heads) {
 
 // A task with barriers and no work.
 struct Meetings {
-  const Threads *threads;
-  int64_t n_threads, n;
+  int64_t n;
   mutable Barrier barrier;
 };
 
@@ -198,8 +195,8 @@ double shortest_time(Work work) {
   return shortest;
 }
 
-double time_of_meetings(const Threads *threads, int64_t n_threads, int64_t n) {
-  Meetings meetings = {threads, n_threads, n, {}};
+double time_of_meetings(int64_t n_threads, int64_t n) {
+  Meetings meetings = {n, {}};
   return shortest_time([&] { in_threads<Meetings, meet>(&meetings, n_threads); });
 }
 
@@ -214,7 +211,7 @@ class Zeros {
     linear.zero_point_compensation = reinterpret_cast<int32_t *>(bias.data());
     linear.scales = linear.bias = bias.data();
     linear.inputs = INPUTS, linear.outputs = OUTPUTS;
-    const Product product = {linear, nullptr, n, 1, x.data(), y.data(), x.data()};
+    const Product product = {linear, n, 1, x.data(), y.data(), x.data()};
     return shortest_time([&] { multiply(product, {0, 1}); });
   }
 
@@ -226,22 +223,22 @@ class Zeros {
 };
 
 // Measures all costs, which takes a few milliseconds.
-Costs measured_costs(const Threads *threads, int64_t n_threads,
+Costs measured_costs(int64_t n_threads,
                      void (*multiply)(const Product &, const ThreadSlice &)) {
   constexpr int64_t MOST = Zeros::MOST, SIZE = Zeros::SIZE, MEETINGS = 20;
-  Costs costs = {};
+  Costs own = {};
   Zeros zeros;
-  costs.of_byte = zeros.time(1, multiply, &FP32) / (SIZE * sizeof(float));
+  own.of_byte = zeros.time(1, multiply, &FP32) / (SIZE * sizeof(float));
   for (const Format *format : FORMATS)
-    costs.of_product[format->number] = zeros.time(MOST, multiply, format) / (MOST * SIZE);
-  costs.start = time_of_meetings(threads, n_threads, 0);
+    own.of_product[format->number] = zeros.time(MOST, multiply, format) / (MOST * SIZE);
+  own.start = time_of_meetings(n_threads, 0);
   const auto meeting = [&](int64_t n) {
-    return std::max(time_of_meetings(threads, n, MEETINGS) - costs.start, 0.0) / MEETINGS;
+    return std::max(time_of_meetings(n, MEETINGS) - own.start, 0.0) / MEETINGS;
   };
-  costs.meeting_of_two = meeting(2);
-  costs.meeting_of_most = n_threads > 2 ? meeting(n_threads) : costs.meeting_of_two;
-  costs.most_threads = n_threads;
-  return costs;
+  own.meeting_of_two = meeting(2);
+  own.meeting_of_most = n_threads > 2 ? meeting(n_threads) : own.meeting_of_two;
+  own.most_threads = n_threads;
+  return own;
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 #include <string>
 
 #include "../../cpp/kernels.h"
-#include "../../cpp/pool.h"
 
 namespace fastdec {
 namespace {
@@ -155,14 +154,12 @@ int64_t n_multiply_adds() { return multiply_adds.load(std::memory_order_relaxed)
 void set_width(int64_t widest) { kernels = kernels_for(widest); }
 
 void measure_costs(int64_t n_threads) {
-  Threads *const threads = pool_threads();
-  threads->costs = n_threads < 2 ? Costs() : measured_costs(threads, n_threads, multiply);
+  costs = n_threads < 2 ? Costs() : measured_costs(n_threads, multiply);
 }
 
 void run(Step &task, Buffer<float> &scratch) {
   assert_fits(task);
-  task.scratch_size = scratch_before(task, task.n_threads);
-  task.scratch = scratch.reserve(task.scratch_size);
+  task.scratch = scratch.reserve(scratch_before(task, task.n_threads));
   count_multiply_adds(task);
   task.barrier.arrived = task.barrier.phase = 0;
   in_threads<Step, run_step>(&task, threads_for(task));
@@ -177,16 +174,14 @@ void run(Product &task, Buffer<float> &scratch, float temperature) {
 
 void run(BestToken &task, Buffer<float> &scratch) {
   assert_fits(task);
-  task.scratch_size = best_token_scratch_size(task);
-  task.scratch = scratch.reserve(task.scratch_size);
+  task.scratch = scratch.reserve(best_token_scratch_size(task));
   count_multiply_adds(task);
   task.barrier.arrived = task.barrier.phase = 0;
   in_threads<BestToken, best_tokens>(&task, threads_for(task));
 }
 
 void run(Heads &task, Buffer<float> &scratch) {
-  task.scratch_size = heads_scratch_size(task);
-  task.scratch = scratch.reserve(task.scratch_size);
+  task.scratch = scratch.reserve(heads_scratch_size(task));
   count_multiply_adds(task);
   task.barrier.arrived = task.barrier.phase = 0;
   in_threads<Heads, run_heads>(&task, threads_for(task));
@@ -198,18 +193,15 @@ void run(TopK &task, Buffer<float> &scratch) {
 }
 
 void run(Draft &task, Buffer<float> &scratch) {
-  task.step.scratch_size = scratch_before(task.step, task.step.n_threads);
-  task.step.scratch = scratch.reserve(task.step.scratch_size);
+  task.step.scratch = scratch.reserve(scratch_before(task.step, task.step.n_threads));
   take_draft_step(task);
 }
 
 void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
   Draft &draft = *task.draft;
   BestToken &best = *task.best;
-  draft.step.scratch_size = scratch_before(draft.step, draft.step.n_threads);
-  draft.step.scratch = of_draft.reserve(draft.step.scratch_size);
-  best.scratch_size = best_token_scratch_size(best);
-  best.scratch = of_choice.reserve(best.scratch_size);
+  draft.step.scratch = of_draft.reserve(scratch_before(draft.step, draft.step.n_threads));
+  best.scratch = of_choice.reserve(best_token_scratch_size(best));
   assert_fits(best);
   std::fill_n(task.lengths, draft.step.n_rows, 0);
   if (task.n_steps == 0) return;
@@ -269,7 +261,7 @@ void run(Move &task) {
   // Without a byte to copy the source address may be null, which memcpy does not allow.
   const int64_t bytes = task.n_parts * n_moved(task) * task.n_heads * task.used;
   if (!bytes) return;
-  if (bytes < task.few_bytes) task.n_threads = 1;
+  if (bytes < FEW_BYTES) task.n_threads = 1;
   in_threads<Move, move_rows>(&task);
 }
 

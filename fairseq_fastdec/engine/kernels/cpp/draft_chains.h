@@ -24,10 +24,6 @@ struct ChainSteps {
   mutable bool goes_on;
 };
 
-INLINE const Threads &threads_of(const ChainSteps &chains) {
-  return *chains.task.draft->step.threads;
-}
-
 // Appends the tokens chosen in step `step` to the chains that continue; returns whether another step
 // is to be run. Chains end at EOS.
 INLINE bool prolong_chains(const DraftChains &task, int64_t step) {

@@ -10,6 +10,9 @@
 namespace fastdec {
 namespace {
 
+// One thread copies fewer bytes than this: starting a second one would take longer.
+constexpr int64_t FEW_BYTES = 200'000;
+
 INLINE bool is_moved(const Move &move, int64_t place) { return move.origins[place] != place; }
 
 INLINE int64_t n_moved(const Move &move) {

@@ -13,6 +13,7 @@
 //   scale      a quantised number q stands for scale * q
 //   beam       rows that compete: only their best extensions are kept
 // Letters and sizes in shapes:
+//   n_threads  the maximum number of threads for a task
 //   n          the number of tokens of a call: those of all rows in a step
 //   dim        n_heads * head_dim, the size of a token's state
 //   hidden     the size of the feed-forward network's inner layer
@@ -63,15 +64,6 @@ struct Costs {
   double start;                     // starting the threads of a call
   double meeting_of_two, meeting_of_most;  // a barrier of two threads, and of most_threads
   int64_t most_threads;                    // 0: nothing has been measured
-};
-
-// The functions of a thread pool: parallel calls fn(data) in at most n_threads threads. The
-// n_threads of a task is the maximum number of threads for the task.
-struct Threads {
-  void (*parallel)(void (*fn)(void *), void *data, unsigned n_threads);
-  int (*number)();
-  int (*count)();
-  Costs costs;
 };
 
 // The last block and the last group are padded with zeros.
@@ -135,19 +127,17 @@ inline bool goes_on(float path_score, float confidence) {
 // A step of a decoder, or a run of an encoder.
 struct Step {
   Model model;
-  const Threads *threads;  // null with one thread
   Cache rows, sources;
-  int64_t n_rows, n_sources, first_slot, n_threads;
+  int64_t n_rows, n_sources, n_threads;
   const int64_t *begins;          // [n_rows + 1], the index of each row's first new token, and n
   const int64_t *tokens;          // [n], row by row
   const int64_t *parents;         // [n], each token's parent in its row; null: the one before
   int64_t *past;                  // [n_rows]
-  const int64_t *row_slots;       // [n_rows]; null: consecutive slots from first_slot on
+  const int64_t *row_slots;       // [n_rows]; null: consecutive slots
   const int64_t *row_source;      // [n_rows]
   const int64_t *source_lengths;  // [n_sources]; in an encoder these are the rows
   float *features;                // [n, dim]
-  float *scratch;                 // [scratch_size]
-  int64_t scratch_size;
+  float *scratch;                 // [scratch_before(*this, n_threads)]
   mutable Barrier barrier;
 
   int64_t n() const { return begins[n_rows]; }
@@ -155,13 +145,12 @@ struct Step {
   int64_t row_of(int64_t token) const {
     return std::upper_bound(begins, begins + n_rows, token) - begins - 1;
   }
-  int64_t slot_of(int64_t row) const { return row_slots ? row_slots[row] : first_slot + row; }
+  int64_t slot_of(int64_t row) const { return row_slots ? row_slots[row] : row; }
 };
 
 // One linear layer for n tokens.
 struct Product {
   Linear linear;
-  const Threads *threads;  // null with one thread
   int64_t n, n_threads;
   const float *x;  // [n, inputs]
   float *y;        // [n, outputs]
@@ -171,7 +160,6 @@ struct Product {
 // The best next token of each of n states, from the output layer.
 struct BestToken {
   Linear linear;
-  const Threads *threads;  // null with one thread
   int64_t n, n_threads;
   int64_t normalize;      // scores are log-probabilities, otherwise logits
   const int64_t *never;   // [n_never], outputs that are not possible
@@ -185,8 +173,7 @@ struct BestToken {
   const int64_t *forbidden;  // [n, n_forbidden], types that are not possible
   int64_t n_forbidden;
   const int64_t *types;     // [outputs], the types of the outputs; null: their indices
-  float *scratch;           // [scratch_size]
-  int64_t scratch_size;
+  float *scratch;           // [best_token_scratch_size]
   float *scores;    // [n]; -infinity if no token has a probability
   int64_t *tokens;  // [n]
   // Optionally, the scores of given tokens.
@@ -199,12 +186,10 @@ struct BestToken {
 struct Heads {
   Linear hidden;
   const Linear *outputs;  // [n_outputs]: one for all heads, or one per head
-  const Threads *threads;  // null with one thread
   int64_t n_outputs, n_heads, gelu, n, n_threads;
   const float *x;  // [n, dim]
   float *y;        // [n, n_heads, dim]
-  float *scratch;  // [scratch_size]
-  int64_t scratch_size;
+  float *scratch;  // [heads_scratch_size]
   mutable Barrier barrier;
 };
 
@@ -239,15 +224,13 @@ struct DraftChains {
 
 // The best next tokens of each row, or of each beam.
 struct TopK {
-  const Threads *threads;  // null with one thread
   int64_t n_rows, n_types, n_best, n_threads;
   int64_t n_per_row;     // the maximum number of a beam's results that continue the same row
-  int64_t normalize;     // the scores are logits and are converted to log-probabilities
   const int64_t *never;  // [n_never], tokens that are not possible
   int64_t n_never, eos;
   int64_t penalized;  // the token whose score is reduced by the penalty, or -1
   float penalty;
-  const float *const *scores;  // [n_members], each [n_rows, n_types]; probabilities are averaged
+  const float *const *scores;  // [n_members], logits [n_rows, n_types]; probabilities are averaged
   int64_t n_members;
   const int64_t *only;    // [n_rows], the only possible token, or -1 for any; null: any
   const uint8_t *no_end;  // [n_rows], whether EOS is not possible; null: it is possible everywhere
@@ -295,9 +278,7 @@ struct DraftTrees {
 
 // Copies the rows of a cache to other slots.
 struct Move {
-  const Threads *threads;  // null with one thread
   int64_t n_threads;
-  int64_t few_bytes;  // one thread is used for fewer bytes
   char *data;
   int64_t n_parts, n_slots, n_heads;  // a part is the keys or the values of a layer
   int64_t part, slot, head;           // strides in bytes

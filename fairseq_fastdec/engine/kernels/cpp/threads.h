@@ -4,6 +4,7 @@
 
 #include <sched.h>
 
+#include "../../cpp/pool.h"
 #include "processor.h"
 #include "structures.h"
 
@@ -33,18 +34,9 @@ INLINE void wait_at(Barrier &barrier, const ThreadSlice &slice) {
   }
 }
 
-template <typename Task>
-INLINE const Threads &threads_of(const Task &task) {
-  return *task.threads;
-}
-
-INLINE const Threads &threads_of(const Draft &draft) { return *draft.step.threads; }
-
 template <typename Task, void (*DO)(const Task &, const ThreadSlice &)>
 void do_slice(void *data) {
-  const Task &task = *static_cast<const Task *>(data);
-  const Threads &threads = threads_of(task);
-  DO(task, {threads.number(), threads.count()});
+  DO(*static_cast<const Task *>(data), {number_in_pool(), count_in_pool()});
 }
 
 // Calls DO in n_threads threads.
@@ -53,7 +45,7 @@ void in_threads(Task *task, int64_t n_threads) {
   if (n_threads == 1)
     DO(*task, {0, 1});
   else
-    threads_of(*task).parallel(do_slice<Task, DO>, task, n_threads);
+    run_in_pool(do_slice<Task, DO>, task, n_threads);
 }
 
 // Calls DO in all threads of the task.

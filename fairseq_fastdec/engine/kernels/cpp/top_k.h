@@ -179,19 +179,15 @@ struct ToTotal {
 
 // A row of scores of one member, and its maxima and normaliser.
 struct RowOfMember {
-  const float *x;             // [n_types]
-  const float *chunk_maxima;  // null if no normaliser is needed
+  const float *x;  // [n_types]
+  const float *chunk_maxima;
   Normalizer normalizer;
 };
 
 // The largest score of the chunk at `at`.
 template <typename Vec>
-INLINE float largest_of_chunk(const RowOfMember &row, int64_t at, int64_t left) {
-  if (row.chunk_maxima) return row.chunk_maxima[at / (CHUNK * width<Vec>())];
-  const Chunk<Vec> chunk = chunk_at<Vec>(row.x + at, left);
-  Vec most = Vec{} - INFINITY;
-  for (const Vec &part : chunk.parts) most = part > most ? part : most;
-  return reduce_max(most);
+INLINE float largest_of_chunk(const RowOfMember &row, int64_t at) {
+  return row.chunk_maxima[at / (CHUNK * width<Vec>())];
 }
 
 // The scores of a row of one model.
@@ -202,8 +198,8 @@ struct OneModel {
 
 // An upper bound of the totals in the chunk at `at`.
 template <typename Vec>
-INLINE float bound_of_chunk(const OneModel &scores, int64_t at, int64_t left) {
-  const float largest = largest_of_chunk<Vec>(scores.own, at, left);
+INLINE float bound_of_chunk(const OneModel &scores, int64_t at) {
+  const float largest = largest_of_chunk<Vec>(scores.own, at);
   return largest > -INFINITY ? scores.to_total(largest) : -INFINITY;
 }
 
@@ -226,11 +222,11 @@ INLINE float log_prob_of(const RowOfMember &own, float score) {
 
 // The mean is at most the greatest log-probability of a member.
 template <typename Vec>
-INLINE float bound_of_chunk(const Ensemble &scores, int64_t at, int64_t left) {
+INLINE float bound_of_chunk(const Ensemble &scores, int64_t at) {
   float most = -INFINITY;
   for (int64_t member = 0; member < scores.n_members; ++member) {
     const RowOfMember &own = scores.members[member];
-    most = std::max(most, log_prob_of(own, largest_of_chunk<Vec>(own, at, left)));
+    most = std::max(most, log_prob_of(own, largest_of_chunk<Vec>(own, at)));
   }
   return most + scores.before;
 }
@@ -261,7 +257,7 @@ INLINE void scan_types(const TopK &task, int64_t row, int64_t number, const Scor
                        BestCandidates &best) {
   constexpr int SIZE = CHUNK * width<Vec>();
   for (int64_t at = 0; at < task.n_types; at += SIZE) {
-    const float bound = bound_of_chunk<Vec>(scores, at, task.n_types - at);
+    const float bound = bound_of_chunk<Vec>(scores, at);
     if (!(bound > -INFINITY && bound >= best.least)) continue;
     const int64_t end = std::min<int64_t>(at + SIZE, task.n_types);
     for (int64_t token = at; token < end; ++token) {
@@ -298,12 +294,9 @@ template <typename Vec>
 INLINE bool look_at_members(const TopK &task, int64_t row, const OwnScratch &own) {
   for (int64_t member = 0; member < task.n_members; ++member) {
     RowOfMember &found = own.members[member];
-    found = {scores_of(task, member, row), nullptr, Normalizer()};
-    if (task.normalize) {
-      float *maxima = own.chunk_maxima + member * most_chunks(task.n_types);
-      found.normalizer = normalizer_of<Vec>(found.x, task.n_types, maxima);
-      found.chunk_maxima = maxima;
-    }
+    float *maxima = own.chunk_maxima + member * most_chunks(task.n_types);
+    found.x = scores_of(task, member, row), found.chunk_maxima = maxima;
+    found.normalizer = normalizer_of<Vec>(found.x, task.n_types, maxima);
     if (std::isnan(found.normalizer.largest)) return false;
   }
   return true;
@@ -381,9 +374,8 @@ INLINE int64_t bytes_of_thread(const TopK &task) {
   static_assert(alignof(RowOfMember) <= sizeof(Candidate), "members follow candidates");
   const bool is_limited = task.n_per_row < task.n_best;
   const int64_t of_row = is_limited ? BestCandidates::capacity(task.n_per_row) : 0;
-  const int64_t maxima = task.normalize ? most_chunks(task.n_types) : 0;
-  const int64_t size = of_row * sizeof(Candidate) +
-                       task.n_members * (sizeof(RowOfMember) + maxima * sizeof(float));
+  const int64_t of_member = sizeof(RowOfMember) + most_chunks(task.n_types) * sizeof(float);
+  const int64_t size = of_row * sizeof(Candidate) + task.n_members * of_member;
   return (size + 15) / 16 * 16;
 }
 
