@@ -19,6 +19,8 @@ from typing import NoReturn, Optional, TextIO
 
 EXIT_CODE = 2  # as argparse's
 
+# The folders and names of the functions that run fairseq's commands.
+MAIN_FUNCTIONS = {("fairseq_cli", "cli_main"), ("fairseq_fastdec", "run_fairseq")}
 FILE_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 Hook = Callable[[type[BaseException], BaseException, Optional[TracebackType]], None]
@@ -129,8 +131,7 @@ def _in_command(traceback: Optional[TracebackType]) -> bool:
     """Whether an error was raised within the main function of a fairseq command."""
     codes = (frame.f_code for frame, _ in walk_tb(traceback))
     return any(
-        code.co_name == "cli_main"
-        and os.path.basename(os.path.dirname(code.co_filename)) == "fairseq_cli"
+        (os.path.basename(os.path.dirname(code.co_filename)), code.co_name) in MAIN_FUNCTIONS
         for code in codes
     )
 

@@ -112,13 +112,10 @@ def stripped_lines(texts: Sequence[str]) -> list[str]:
     Raises:
         TypeError: for anything but text.
     """
-    try:
-        return [text.strip() for text in texts]
-    except AttributeError as error:
-        number, text = next(
-            (number, text) for number, text in enumerate(texts) if not isinstance(text, str)
-        )
-        raise TypeError(
-            f"texts: sentence {number} (from 0) is of type {type(text).__name__}; give text, or a "
-            "list of texts"
-        ) from error
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(
+                f"texts: sentence {number} (from 0) is of type {type(text).__name__}; give text, "
+                "or a list of texts"
+            )
+    return [text.strip() for text in texts]

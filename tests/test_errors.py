@@ -47,6 +47,18 @@ def test_a_wrong_option_is_told_in_one_line(corpus, baseline, program):
     assert ended.returncode == 2
 
 
+def test_our_own_generate_and_interactive_too(corpus, baseline):
+    for name in ("generate", "interactive"):
+        ended = subprocess.run(
+            [sys.executable, "-m", "fairseq_fastdec", name, corpus, "--path", baseline, "--cpu"]
+            + ["--decoding", "greedy", "--beam", "3"],
+            env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        )  # fmt: skip
+        last = ended.stderr.splitlines()[-1]
+        assert last.startswith(f"python -m fairseq_fastdec {name}: --beam 3"), ended.stderr
+        assert "Traceback" not in ended.stderr and ended.returncode == 2
+
+
 def test_training_ends_in_one_line_too(corpus, tmp_path):
     arguments = (
         corpus, *PLUGIN, "--arch", "blockwise_transformer", "--block-size", 0, "--max-tokens", 99,

@@ -200,7 +200,9 @@ class BundleTranslator(JoiningTranslator):
         """
         content, methods = self._content, self._content["methods"]
         n_best, beam = options.get("nbest", 1), options.get("beam")
-        usual = "beam" if max(n_best, beam or 1) > 1 else content["method"]
+        kind, _ = methods[content["method"]]
+        has_beams = kind == BeamOptions.__name__
+        usual = content["method"] if has_beams or max(n_best, beam or 1) == 1 else "beam"
         method = options.get("decoding", usual)
         if method not in methods:
             raise ValueError(

@@ -65,6 +65,7 @@ class Service:
         if len(self.pairs) < len(pairs):
             raise ValueError("models: two models have the same source and target")
         self.options = options
+        self.at_once = min(AT_ONCE, options.max_queue)
         self.metrics = Metrics()
         for pair in pairs:
             self.metrics.watch(pair.source, pair.target, pair.translator)
@@ -226,10 +227,12 @@ class Service:
             split_drafts = None
             if drafts is not None:
                 split_drafts = [split(draft, pair.target) for draft in drafts]
-            return await translate_texts(texts, pair.source, translate, n, AT_ONCE, split_drafts)
+            return await translate_texts(
+                texts, pair.source, translate, n, self.at_once, split_drafts
+            )
         documents = [await run_in_threadpool(markup.split, text) for text in texts]
         strings = [piece.text for pieces in documents for piece in pieces if piece.text is not None]
-        found = await translate_texts(strings, pair.source, translate, n, AT_ONCE)
+        found = await translate_texts(strings, pair.source, translate, n, self.at_once)
         ranks = [iter(best) for best in zip(*found)] or [iter(()) for _ in range(n)]
         return [[markup.join(pieces, rank) for rank in ranks] for pieces in documents]
 

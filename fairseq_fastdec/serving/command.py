@@ -97,7 +97,8 @@ def config_of(args: argparse.Namespace) -> ServiceConfig:
         keys = tuple(given.pop("api_key", ()))
         model = ModelOptions(given.pop("model"), **given)
         config = ServiceConfig((model,), ServerOptions(api_keys=keys, **server))
-    more = [key for key in os.environ.get("FASTDEC_API_KEYS", "").split(",") if key]
+    words = (word.strip() for word in os.environ.get("FASTDEC_API_KEYS", "").split(","))
+    more = [word for word in words if word]
     server_options = {**vars(config.server), "api_keys": (*config.server.api_keys, *more)}
     return ServiceConfig(config.models, ServerOptions(**server_options))
 

@@ -67,6 +67,17 @@ class ServerOptions:
     timeout_seconds: int = 60
     threads: Optional[int] = None
 
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            ValueError: for an empty API key, which requests without a key would match, and for a
+                port that does not exist.
+        """
+        if not all(key.strip() for key in self.api_keys):
+            raise ValueError("api_key: must not be empty; remove it to accept all requests")
+        if self.port > 65535:
+            raise ValueError(f"port {self.port}: must be at most 65535")
+
 
 @dataclass(frozen=True)
 class ServiceConfig:

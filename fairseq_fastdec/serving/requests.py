@@ -44,7 +44,7 @@ async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any
         raise HTTPException(400, f"the body is not valid {kind}") from error
     if not isinstance(fields, dict):
         raise HTTPException(400, "the body must be an object with fields")
-    check_key(fields.get("api_key", _bearer(request)), options.api_keys)
+    check_key(fields.get("api_key") or _bearer(request), options.api_keys)
     return fields
 
 

@@ -17,7 +17,7 @@ from .. import cores
 from ..decoding.registry import ANY_DRAFTED
 from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe
-from ..results import NOT_FINITE, Problem, SentenceError, Translation
+from ..results import NOT_FINITE, Problem, SentenceError, Translation, stripped_lines
 from .scheduler import Mailbox, Scheduler, SchedulerOptions, SearchOutcome
 
 # The maximum number of sentences of a stream that wait, are decoded or are held for their turn.
@@ -149,7 +149,8 @@ class JoiningTranslator(ABC):
             ValueError: for an option that is unknown or that the method cannot honour.
         """
         (own_draft,) = drafts_of(draft, True, 1)
-        job = self._job_or_result(text.strip(), options, details, own_draft)
+        (stripped,) = stripped_lines([text])
+        job = self._job_or_result(stripped, options, details, own_draft)
         if not isinstance(job, SentenceJob):
             return await asyncio.to_thread(job)
         loop = asyncio.get_running_loop()
@@ -189,13 +190,18 @@ class JoiningTranslator(ABC):
             ``nbest`` is above 1. A sentence that cannot be translated has an ``error``.
 
         Raises:
+            TypeError: for anything but text.
             ValueError: if ``texts`` and ``drafts`` have different lengths, for an option that is
                 unknown, or that the method cannot honour.
         """
+        if isinstance(texts, str):
+            raise TypeError("texts: is a single text; give an iterable of texts")
         drafted: Iterable[tuple[str, Any]] = ((text, None) for text in texts)
         if drafts is not None:
             drafted = zip(texts, drafts, strict=True)
-        sources = ((text.strip(), drafts_of(draft, True, 1)[0]) for text, draft in drafted)
+        sources = (
+            (stripped_lines([text])[0], drafts_of(draft, True, 1)[0]) for text, draft in drafted
+        )
         for number, result in self._results(sources, options, True, in_order):
             yield number, result()
 

@@ -6,13 +6,15 @@ With a bundle, neither torch nor fairseq is imported.
 import argparse
 import contextlib
 import logging
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
 
 from ..errors import end_with, errors_in_one_line
 from ..noise import results_only
 from ..opening import load
+from ..results import Translation
 from ..serving.scheduler import CAPACITY
 from .command_line import positive, program
 
@@ -22,6 +24,7 @@ DESCRIPTION = """\
 Translate lines of text with a bundle (made by `export`) or a checkpoint: one translation per line,
 in the order of the input. Lines that cannot be translated become empty lines, with a warning.
 """
+NOT_UTF8 = Translation(None, error="not UTF-8")
 OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
 
 
@@ -56,16 +59,34 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
             )
             output: Any = sys.stdout
             if args.output != "-":
+                _check_differ(args.input, args.output)
                 output = files.enter_context(_opened(args.output, "w"))
-            for stream in (source, output):
-                stream.reconfigure(encoding="utf-8", newline="\n")
+            source.reconfigure(encoding="utf-8", newline="\n", errors="surrogateescape")
+            output.reconfigure(encoding="utf-8", newline="\n")
+            invalid: set[int] = set()
             n_failed = sum(
-                _write(number, found, output)
-                for number, found in translator.translate_stream(source)
+                _write(number, NOT_UTF8 if number in invalid else found, output)
+                for number, found in translator.translate_stream(_valid_lines(source, invalid))
             )
         translator.close()
     if n_failed:
         end_with(f"{name}: lines without a translation: {n_failed}")
+
+
+def _check_differ(source: str, output: str) -> None:
+    if source != "-" and os.path.exists(output) and os.path.samefile(source, output):
+        raise ValueError(f"--output {output}: is the input; name another file")
+
+
+def _valid_lines(lines: Iterable[str], invalid: set[int]) -> Iterator[str]:
+    """The lines, empty if they are not UTF-8; the numbers of these are added to ``invalid``."""
+    for number, line in enumerate(lines):
+        try:
+            line.encode("utf-8")
+        except UnicodeEncodeError:
+            invalid.add(number)
+            line = ""
+        yield line
 
 
 def _write(number: int, found: Any, output: Any) -> int:

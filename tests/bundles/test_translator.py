@@ -82,6 +82,13 @@ def test_options_of_a_call(pair):
         ]
 
 
+def test_a_beam_size_keeps_a_method_with_beams(pair):
+    translator, bundle, _ = pair("variable_beam")
+    found = bundle.translate(LINES, beam=5, details=True)
+    assert found == [translator.translate(line, beam=5, details=True) for line in LINES]
+    assert found == bundle.translate(LINES, details=True)
+
+
 def test_ensembles(tmp_path, corpus, baseline):
     translator = fairseq_fastdec.load([baseline, baseline], corpus, beam=3)
     export(translator, tmp_path / "two.fastdec")

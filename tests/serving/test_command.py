@@ -57,6 +57,19 @@ def test_options_that_do_not_go_together(words, message):
         config_of(*words)
 
 
+def test_empty_keys_and_ports_that_do_not_exist(monkeypatch):
+    """A request without a key would match an empty one."""
+    monkeypatch.setenv("FASTDEC_API_KEYS", " a, b,")
+    assert config_of("model").server.api_keys == ("a", "b")
+    for words, message in (
+        (["model", "--api-key", ""], "api_key: must not be empty"),
+        (["model", "--api-key", "a", "--api-key", " "], "api_key: must not be empty"),
+        (["model", "--port", "65536"], "port 65536: must be at most 65535"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            config_of(*words)
+
+
 def test_a_package_that_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(SystemExit, match=r"package uvicorn is not installed: pip install") as end:

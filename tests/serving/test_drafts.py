@@ -64,7 +64,7 @@ def test_right_drafts_take_one_step(translator):
         (LINES[0], dict(drafts="x", beam=3), ValueError, "drafts: only with decoding greedy"),
         (LINES, dict(drafts=["x"]), ValueError, "must be one for each of 4 sentences"),
         (LINES, dict(drafts="x"), ValueError, "must be one for each of 4 sentences"),
-        (LINES[0], dict(drafts=1.5), TypeError, ""),
+        (LINES[0], dict(drafts=1.5), TypeError, "drafts: must be"),
         (LINES[0], dict(drafts=[1]), TypeError, "must be strings"),
     ],
 )

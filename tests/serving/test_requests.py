@@ -181,6 +181,7 @@ def test_keys_in_the_header(header, status):
     app, headers = app_with(api_keys=("one",)), {"Authorization": header}
     for fields in (
         {"q": "a", "source": "en", "target": "de"},
+        {"q": "a", "source": "en", "target": "de", "api_key": ""},
         {"texts": ["a"], "src_lang": "en", "tgt_lang": "de"},
     ):
         answer = call(app, "POST", "/translate", json=fields, headers=headers)

@@ -167,6 +167,18 @@ def test_a_stream_whose_buffer_is_full_of_results(bundle, monkeypatch, in_order)
     assert [found[number].text for number in range(len(texts))] == expected
 
 
+def test_anything_but_text(bundle):
+    for text in (b"x", None, 3):
+        with pytest.raises(TypeError, match="texts: sentence 0 .* is of type"):
+            bundle.translate([text])
+        with pytest.raises(TypeError, match="texts: sentence 0 .* is of type"):
+            asyncio.run(bundle.translate_async(text))
+        with pytest.raises(TypeError, match="texts: sentence 0 .* is of type"):
+            list(bundle.translate_stream([text]))
+    with pytest.raises(TypeError, match="texts: is a single text; give an iterable"):
+        list(bundle.translate_stream("Hello"))
+
+
 def test_an_event_loop_that_could_not_be_used_at_first(bundle, monkeypatch):
     def fail(*_):
         raise OSError("too many open files")

@@ -49,16 +49,26 @@ def test_files_and_options(bundle, tmp_path, model):
 
 
 def test_lines_that_cannot_be_translated(bundle, capsys, monkeypatch, caplog):
-    lines = io.TextIOWrapper(io.BytesIO(("x\n" + "x " * 3000 + "\nx\n").encode()))
+    lines = io.TextIOWrapper(io.BytesIO(b"x\n" + b"x " * 3000 + b"\nx\n\xff\n"))
     monkeypatch.setattr("sys.stdin", lines)
     monkeypatch.setattr("sys.stdout", out := io.TextIOWrapper(io.BytesIO()))
     with pytest.raises(SystemExit) as stopped:
         main([str(bundle)])
-    assert stopped.value.code == 2 and "lines without a translation: 1" in str(stopped.value)
+    assert stopped.value.code == 2 and "lines without a translation: 2" in str(stopped.value)
     out.flush()
-    first, empty, last, end = out.buffer.getvalue().decode().split("\n")
-    assert first == last and first and not empty and not end
+    first, empty, last, invalid, end = out.buffer.getvalue().decode().split("\n")
+    assert first == last and first and not empty + invalid + end
     assert "line 2: too long: 3001 tokens" in caplog.text
+    assert "line 4: not UTF-8" in caplog.text
+
+
+def test_the_input_is_not_overwritten(bundle, tmp_path, capsys):
+    source = tmp_path / "text"
+    source.write_text("x\n")
+    with pytest.raises(SystemExit):
+        main([str(bundle), "--input", str(source), "--output", str(source)])
+    assert "is the input; name another file" in capsys.readouterr().err
+    assert source.read_text() == "x\n"
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,14 @@ class BundleModel(CorpusModel):
     draft_file: Optional[str] = None
     may_use_gpus: bool = False
 
+    def check(self) -> None:
+        """Check the options before anything is written.
+
+        Raises:
+            OSError, ValueError: see :class:`BundleLineTranslator`.
+        """
+        BundleLineTranslator(self, OutputRules())
+
     def n_gpus(self) -> int:
         return 0
 

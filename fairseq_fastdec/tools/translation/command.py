@@ -89,7 +89,9 @@ def _model_of(args: argparse.Namespace) -> CorpusModel:
         return CheckpointModel.of(args)
     from .bundle import BundleModel
 
-    return BundleModel(args.bundle, bundle_options(args), args.batch_size, args.draft_file)
+    model = BundleModel(args.bundle, bundle_options(args), args.batch_size, args.draft_file)
+    model.check()
+    return model
 
 
 def to_standard_output(

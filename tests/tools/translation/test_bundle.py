@@ -178,6 +178,12 @@ def test_options_that_are_refused(bundle, translate, given, message):
     assert "\n" not in str(stopped.value)
 
 
+def test_the_same_command_without_the_mistake(bundle, translate):
+    with pytest.raises(SystemExit, match="the bundle has greedy, beam"):
+        translate(bundle, given=["--decoding", "gredy"])
+    assert translate(bundle, given=["--decoding", "greedy"])
+
+
 def test_a_bundle_in_the_place_of_a_checkpoint(bundle, translate):
     with pytest.raises(SystemExit, match="--path: not possible with a bundle"):
         translate(MODEL, "--path", bundle)
