@@ -19,7 +19,7 @@ STANDARD_STREAM = "-"
 # The number of bytes read at once. Decompressed, they can become a thousand times larger.
 PIECE = 1 << 16
 # Lines of a stream are gathered for this many seconds, or until there are this many bytes.
-GATHERING, GATHERED = 0.05, 1 << 18
+GATHERING, GATHERED = 0.05, 1 << 15
 
 
 class DamagedFile(ValueError):
