@@ -126,11 +126,13 @@ def drafts_near(sample, kinds, seed):
 def found(models, method, sample, prefix=None, compiled_search=True, own=None, **options):
     """Hypotheses, records and statistics of a batch, with ``own`` options of ours besides."""
     method = {**METHODS[method], **(own or {})}
-    # By default, times decide whether sequential heads propose.
+    # By default, proposals that are verified exactly are in int8, and times decide whether
+    # sequential heads propose.
     is_exact = not {"acceptance", "min_block_size"} & method.keys()
-    are_sequential = any(has_sequential_heads(model.decoder) for model in models)
-    if method.get("decoding") == "blockwise" and is_exact and are_sequential:
-        method.setdefault("proposal_confidence", DEFAULT_CONFIDENCE)
+    if method.get("decoding") == "blockwise" and is_exact:
+        method.setdefault("proposal_precision", "engine")
+        if any(has_sequential_heads(model.decoder) for model in models):
+            method.setdefault("proposal_confidence", DEFAULT_CONFIDENCE)
     generator = our_generator(models, method.pop("decoding", "greedy"), method, **options)
     if compiled_search:
         assert generator.decodes_compiled()
