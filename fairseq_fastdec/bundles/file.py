@@ -9,6 +9,7 @@ import hashlib
 import json
 import mmap
 import os
+import secrets
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,23 +41,32 @@ def write(path: PathLike, content: dict[str, Any]) -> None:
 
     Args:
         content: JSON values, tuples, numpy arrays, bytes and :class:`EnginePart` objects.
+
+    Raises:
+        OSError: if the file cannot be written, or is a directory or a device.
     """
+    path = Path(os.path.realpath(path))
+    if path.exists() and not path.is_file():
+        raise OSError(f"{path}: is not a regular file; name another one")
     arrays: list[np.ndarray] = []
     described = json.dumps(_described(content, arrays, {}), separators=(",", ":")).encode()
     length = HEAD.size + sum(len(piece) for piece in _pieces(described, arrays))
     head = HEAD.pack(MARK, VERSION, len(described), length, b"")[:-DIGEST]
     digest = hashlib.sha256(head)
-    temporary = Path(f"{os.fspath(path)}.part")
-    with open(temporary, "wb") as file:
-        file.write(head + bytes(DIGEST))
-        for piece in _pieces(described, arrays):
-            file.write(piece)
-            digest.update(piece)
-        file.seek(len(head))
-        file.write(digest.digest())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(head + bytes(DIGEST))
+            for piece in _pieces(described, arrays):
+                file.write(piece)
+                digest.update(piece)
+            file.seek(len(head))
+            file.write(digest.digest())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read(path: PathLike) -> dict[str, Any]:

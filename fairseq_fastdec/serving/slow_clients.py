@@ -30,8 +30,10 @@ class PatientProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
-        # For the next request, if the connection stays open.
-        self._watch()
+        # For the next request, if the connection stays open. The headers of pipelined requests
+        # have already arrived.
+        if not self.pipeline:
+            self._watch()
         super().on_response_complete()
 
     def _watch(self) -> None:

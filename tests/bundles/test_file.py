@@ -1,5 +1,6 @@
 """What is written to a bundle is read again, and nothing else is."""
 
+import os
 import struct
 
 import numpy as np
@@ -116,6 +117,18 @@ def test_what_is_no_bundle(tmp_path, written):
     assert not is_bundle([str(written)]) and is_bundle(str(written))
     with pytest.raises(ValueError, match="not a bundle; create one with"):
         read(other)
+
+
+def test_special_files_are_not_replaced(written, tmp_path):
+    content = {"a": 1}
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(written)
+    for path in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(OSError, match="is not a regular file"):
+            write(path, content)
+    write(tmp_path / "link", content)
+    assert (tmp_path / "link").is_symlink() and read(written) == content
+    assert not list(tmp_path.glob("*.part"))
 
 
 def test_a_failed_write_leaves_the_old_file(written):

@@ -79,6 +79,18 @@ def test_a_long_translation_is_not_cut_short(monkeypatch):
         assert_serves(port)
 
 
+def test_pipelined_requests(monkeypatch):
+    """The header of the second one is read while the first one is answered."""
+    monkeypatch.setattr(PatientProtocol, "header_seconds", 0.2)
+    with running(UpperCase(seconds=0.6)) as port, connect(port) as fast:
+        fast.sendall(2 * (HEADER % len(BODY) + BODY))
+        received = b""
+        while received.count(b" 200 OK") < 2:
+            more = fast.recv(1000)
+            assert more, received
+            received += more
+
+
 def test_a_client_that_leaves_cancels_its_sentences():
     translator = UpperCase(seconds=60)
     with running(translator) as port:
