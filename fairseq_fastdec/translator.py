@@ -52,8 +52,9 @@ MOST_POSITIONS = 4096
 # The maximum number of option combinations that are kept for sentences that join one by one.
 MOST_REQUESTS = 64
 
-# Options that only commands read, and the alternative.
+# Options that only commands or only translate() read, and the alternative.
 OF_COMMANDS = {
+    "alignment": "only translate() aligns; give it a list of sentences",
     "print_alignment": "give alignment=True and details=True",
     "replace_unk": "use fairseq-generate",
     "score_reference": "use fairseq-generate, or the hub interface's score()",
@@ -623,13 +624,13 @@ class Translator(JoiningTranslator):
     def _request_of(self, options: dict[str, Any]) -> Request:
         """
         Raises:
-            ValueError: for an option that only commands read.
+            ValueError: for an option of :data:`OF_COMMANDS`.
         """
         merged = {**self._options, **options}
         for name in merged.keys() & OF_COMMANDS.keys():
             if merged[name]:
                 raise ValueError(
-                    f"{name} {merged[name]}: not supported by translate(); {OF_COMMANDS[name]}"
+                    f"{name} {merged[name]}: not possible in this call; {OF_COMMANDS[name]}"
                 )
         nbest = merged.get("nbest", 1)
         if "decoding" not in merged and not self._has_method:

@@ -179,6 +179,13 @@ def test_anything_but_text(bundle):
         list(bundle.translate_stream("Hello"))
 
 
+def test_alignments_are_of_translate_alone(translator):
+    with pytest.raises(ValueError, match="alignment True: not possible .* only translate"):
+        asyncio.run(translator.translate_async(LINES[0], details=True, alignment=True))
+    with pytest.raises(ValueError, match="alignment True: not possible .* only translate"):
+        list(translator.translate_stream(LINES, alignment=True))
+
+
 def test_an_event_loop_that_could_not_be_used_at_first(bundle, monkeypatch):
     def fail(*_):
         raise OSError("too many open files")
