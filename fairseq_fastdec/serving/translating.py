@@ -322,7 +322,8 @@ def drafts_of(drafts: Any, is_one: bool, n: int) -> list[Optional[list[str]]]:
     found: list[Optional[list[str]]] = []
     for draft in given:
         several = [draft] if isinstance(draft, str) else draft
-        if several is not None and not all(isinstance(text, str) for text in several):
+        is_list = isinstance(several, Sequence) and all(isinstance(text, str) for text in several)
+        if several is not None and not is_list:
             raise TypeError("drafts: must be strings, lists of strings, or None")
         found.append(None if several is None else [text for text in several if text.strip()])
     return found

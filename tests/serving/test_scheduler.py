@@ -23,6 +23,10 @@ from tests.support.forked import exit_status
 SANITIZED = "FASTDEC_SANITIZED" in os.environ
 LONG = {"min_len": 900, "max_len_b": 1000, "beam": 2 if SANITIZED else 20}
 LETTERS = "a b c d e f g h i j"
+forks = pytest.mark.skipif(
+    SANITIZED or not hasattr(os, "fork"),
+    reason="sanitizers do not follow forks: run it without them, where processes can be forked",
+)
 
 
 @pytest.fixture(scope="module")
@@ -236,10 +240,7 @@ def test_settings_that_mean_nothing(settings, message):
         SchedulerOptions(**settings)
 
 
-@pytest.mark.skipif(
-    SANITIZED or not hasattr(os, "fork"),
-    reason="sanitizers do not follow forks: run it without them, where processes can be forked",
-)
+@forks
 def test_threads_that_cannot_start():
     def start_many():
         limit = 4096 * int(Path("/proc/self/statm").read_text().split()[0]) + 200 * 2**20
@@ -251,6 +252,7 @@ def test_threads_that_cannot_start():
     assert exit_status(start_many) == 0
 
 
+@forks
 def test_a_service_ends_while_its_thread_frees_a_model(translator, tmp_path):
     """The thread needs the GIL for that, and the end of the service waits for the thread."""
     export(translator, tmp_path / "model.fastdec")
@@ -275,6 +277,7 @@ def test_a_service_ends_while_its_thread_frees_a_model(translator, tmp_path):
         assert exit_status(run) == 0
 
 
+@forks
 def test_a_forked_process_starts_threads_of_its_own(translator):
     expected = translator.translate(LETTERS)
     assert [found.text for _, found in translator.translate_stream([LETTERS])] == [expected]
