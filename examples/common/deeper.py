@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fairseq_fastdec.tools.atomic_files import replacing
+from fairseq_fastdec.data.atomic_files import replacing
 
 State = dict[str, torch.Tensor]
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Optional
 
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.tools.benchmark.scoring import Scorer
 
 SCORER = Scorer()

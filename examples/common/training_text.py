@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 # This import also lets torch load fairseq's checkpoints.
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.tools.distillation.dataset import binarize, copy_rest
 
 from . import commands

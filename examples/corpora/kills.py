@@ -27,7 +27,7 @@ from typing import Any, Optional
 from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.corpora.ray_cluster import RayCluster
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.tools.command_line import positive
 
 # The limit of file sizes that simulates a full disk; every chunk is larger.

@@ -36,7 +36,7 @@ from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import markdown
 from examples.engine.methods import prepare_bundled
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.tools.command_line import positive, to_config
 from fairseq_fastdec.tools.translation.arguments import parse_args as parse_translation
 from fairseq_fastdec.tools.translation.checkpoint import CheckpointTranslator, settle

@@ -19,7 +19,7 @@ from examples.common.table import markdown, read_run, signed
 from examples.common.training_text import binarise, crossed_lines, read, without_references
 from examples.double_token.models import DISTILLED_DOUBLE, DISTILLED_L2R, Model, beam_search
 from examples.double_token.trainer import Training, command, training
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 
 FIRST_MODEL = en_de.MODEL / "checkpoint.pt"
 # Parameters of a blockwise decoder that a stock one does not have.

@@ -30,7 +30,7 @@ from examples.double_token.models import (
 )
 from examples.double_token.precision import show_precision
 from examples.double_token.trainer import Training, command, training
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 
 # Beam widths and batch sizes; the first are the paper's.
 SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))

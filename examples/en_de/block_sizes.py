@@ -17,7 +17,7 @@ import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import commands, en_de
 from examples.common.deeper import write_first_heads
 from examples.common.table import markdown, mean_block_size, read_run, signed
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.tools.command_line import positive
 
 BASELINES_SEED = 1

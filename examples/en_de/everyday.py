@@ -15,8 +15,8 @@ from examples.common import arguments
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import untitled
 from examples.en_de import demo
+from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.noise import results_only
-from fairseq_fastdec.tools import atomic_files
 
 SENTENCES = EN_DE / "everyday.en"
 

@@ -12,7 +12,7 @@ import torch
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import arguments
-from fairseq_fastdec.tools.atomic_files import replacing
+from fairseq_fastdec.data.atomic_files import replacing
 
 # The parts of a checkpoint for decoding and further training, without optimizer state.
 KEPT = ("args", "cfg", "model", "task_state", "optimizer_history", "extra_state")

@@ -17,7 +17,7 @@ from examples.common.averaging import train_and_average
 from examples.common.deeper import deepened, rewrite
 from examples.common.table import markdown, mean_block_size, read_run, signed
 from examples.common.training_text import with_crossed, without_references
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 
 TEACHER = commands.ROOT / "work/double_token_more_sources/deeper_distilled_l2r/averaged.pt"
 BLOCK_SIZE = 8

@@ -26,7 +26,7 @@ from examples.common.deeper import deepened, rewrite
 from examples.common.en_de import MODEL
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.table import markdown
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.tools.command_line import positive
 
 PRECISIONS = {"fp32": "model", "int8": "int8"}

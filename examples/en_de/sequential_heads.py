@@ -17,7 +17,7 @@ from examples.common.deeper import rewrite
 from examples.common.table import markdown, mean_block_size, read_run, signed
 from examples.common.training_text import with_crossed, without_references
 from examples.double_token.more_sources import FIRST_MODEL, without_heads
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 
 BLOCK_SIZE = 8
 N_CROSSED = 60_000

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from examples.common import commands, en_de
 from examples.common.table import Run, grouped, markdown, read_lines, read_run, signed
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.tools.command_line import positive
 
 METHODS = {

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from examples.common import arguments
 from examples.common.random_models import random_sentences, save_checkpoint, write_side
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.tools.profiling.command import arguments_of
 
 # The sets of sentences, for --gen-subset, and their sizes.

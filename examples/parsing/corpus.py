@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Optional
 
 from examples.parsing.trees import Words, linearised
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 
 SOURCE, TARGET = "code", "tree"
 # Whole packages and modules are held out, so that no module is in two parts.

@@ -8,7 +8,7 @@ from typing import Optional
 
 from examples.common.table import markdown, numbered, read_lines, tokens_and_seconds
 from examples.parsing.scores import Scores, score
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 
 COLUMNS = (
     "method",

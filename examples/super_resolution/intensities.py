@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 
 from .beginning import N_WAVES
 from .patches import N_INTENSITIES

@@ -20,7 +20,7 @@ from examples.common import arguments, commands, en_de
 from examples.super_resolution import picture, recipe, results
 from examples.super_resolution.patches import HIGH, halved, joined
 from examples.super_resolution.photographs import TEST, load
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 
 BLOCK_SIZES = (2, 4, 6, 8, 10)
 EPSILON = 2

@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 from examples.common import commands
-from fairseq_fastdec.tools import atomic_files, prepare_data
+from fairseq_fastdec.data import atomic_files
+from fairseq_fastdec.tools import prepare_data
 
 WORKERS = 2
 

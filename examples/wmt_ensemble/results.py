@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from examples.common.table import SCORER, markdown, numbered, signed, translated_line
-from fairseq_fastdec.tools import atomic_files
+from fairseq_fastdec.data import atomic_files
 
 COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up")
 

@@ -9,7 +9,6 @@ import hashlib
 import json
 import mmap
 import os
-import secrets
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.atomic_files import replacing
 from ..data.model_files import PathLike
 from ..engine.kernels.parts import EnginePart
 
@@ -53,20 +53,13 @@ def write(path: PathLike, content: dict[str, Any]) -> None:
     length = HEAD.size + sum(len(piece) for piece in _pieces(described, arrays))
     head = HEAD.pack(MARK, VERSION, len(described), length, b"")[:-DIGEST]
     digest = hashlib.sha256(head)
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(head + bytes(DIGEST))
-            for piece in _pieces(described, arrays):
-                file.write(piece)
-                digest.update(piece)
-            file.seek(len(head))
-            file.write(digest.digest())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        file.write(head + bytes(DIGEST))
+        for piece in _pieces(described, arrays):
+            file.write(piece)
+            digest.update(piece)
+        file.seek(len(head))
+        file.write(digest.digest())
 
 
 def read(path: PathLike) -> dict[str, Any]:

@@ -19,10 +19,10 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
+from ..data.atomic_files import replacing
 from ..data.token_order import trained_order
 from ..errors import errors_in_one_line
 from ..noise import results_only
-from .atomic_files import replacing
 from .command_line import described, positive, program
 
 EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Optional
 
-from . import atomic_files
+from ..data import atomic_files
 
 
 def read_settings(path: Path, flag: str) -> Optional[dict[str, Any]]:

@@ -24,9 +24,9 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
+from ..data import atomic_files
 from ..errors import errors_in_one_line
 from ..noise import imports_unheard, results_only
-from . import atomic_files
 from .command_line import described, positive, program
 
 with imports_unheard():

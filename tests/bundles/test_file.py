@@ -128,7 +128,7 @@ def test_special_files_are_not_replaced(written, tmp_path):
             write(path, content)
     write(tmp_path / "link", content)
     assert (tmp_path / "link").is_symlink() and read(written) == content
-    assert not list(tmp_path.glob("*.part"))
+    assert not list(tmp_path.glob("*.part*"))
 
 
 def test_a_failed_write_leaves_the_old_file(written):

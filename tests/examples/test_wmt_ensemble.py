@@ -9,8 +9,9 @@ from fairseq.data import Dictionary
 from examples.common import commands
 from examples.wmt_ensemble import run as recipe
 from examples.wmt_ensemble.newstest import read_test, sgm_segments, subword_nmt_codes
+from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.decoding.registry import decoding_names
-from fairseq_fastdec.tools import atomic_files, prepare_data
+from fairseq_fastdec.tools import prepare_data
 from tests.support import wmt19
 
 SCRIPT = commands.ROOT / "examples" / "wmt_ensemble" / "run.py"

@@ -23,7 +23,6 @@ TESTS = (
     "tests/tasks/test_beams.py::test_beam_is_fairseqs",
     "tests/tasks/test_beams.py::test_streaming_is_variable_beam",
     "tests/data/",
-    "tests/tools/test_atomic_files.py",
     "tests/tools/test_average_checkpoints.py",
     "tests/tools/distillation/test_filters.py",
     "tests/tools/distillation/test_shards.py",

@@ -11,11 +11,11 @@ import torch
 from sacrebleu.metrics import BLEU
 from tqdm import tqdm
 
+from ...data import atomic_files
 from ...decoding.option_groups import described
 from ...decoding.options import DecodingOptions
 from ...errors import errors_in_one_line
 from ...noise import results_only
-from .. import atomic_files
 from ..command_line import positive, program
 from . import report
 from .contest import Contest, MethodError

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from fairseq.data import Dictionary
 
-from .. import atomic_files
+from ...data import atomic_files
 from .sentences import FlatSentences
 
 # The number of cells (pairs of a source and a target token of a sentence) processed at once.

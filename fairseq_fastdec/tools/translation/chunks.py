@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from .. import atomic_files
+from ...data import atomic_files
 from .text_files import TextInput
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Optional
 
-from .. import atomic_files
+from ...data import atomic_files
 from .chunks import Chunk, ChunkStore, DamagedChunk
 from .pool import ChunkPool
 from .progress_bar import LineBar

@@ -22,13 +22,13 @@ from typing import Optional
 from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+from ...data import atomic_files
 from ...data.languages import infer_languages
 from ...data.vocabulary import segmented
 from ...decoding.methods.generator import SingleHypothesisMethod
 from ...errors import errors_in_one_line
 from ...help import as_ours
 from ...noise import imports_unheard, results_only
-from .. import atomic_files
 from ..command_line import described, positive, program
 from ..corpus import best_translations, load_models, on_device
 from . import Recorder, SentenceTrace, document, page, subwords

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from fairseq_fastdec.tools.atomic_files import replacing, write_bytes, write_lines, write_text
+from fairseq_fastdec.data.atomic_files import replacing, write_bytes, write_lines, write_text
 
 
 def test_files_are_replaced(tmp_path):
