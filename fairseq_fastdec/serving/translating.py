@@ -207,10 +207,8 @@ class JoiningTranslator(ABC):
 
     def queued(self) -> tuple[int, int]:
         """The numbers of sentences that wait and that are being decoded."""
-        scheduler = self._scheduler
-        # A forked process does not have the sentences.
-        is_own = scheduler is not None and scheduler.process == os.getpid()
-        return scheduler.queued() if scheduler is not None and is_own else (0, 0)
+        scheduler = self._running()
+        return (0, 0) if scheduler is None else scheduler.queued()
 
     def close(self) -> None:
         """Translate all submitted sentences, and stop the threads. Later calls start new ones."""
@@ -219,13 +217,17 @@ class JoiningTranslator(ABC):
         if scheduler is not None:
             scheduler.close()
 
-    def _started(self) -> Scheduler:
+    def _running(self) -> Optional[Scheduler]:
+        """The scheduler of this process; a forked process has none of its parent's threads."""
         scheduler = self._scheduler
-        # A forked process does not have the threads.
-        if scheduler is None or scheduler.process != os.getpid():
+        return scheduler if scheduler is not None and scheduler.process == os.getpid() else None
+
+    def _started(self) -> Scheduler:
+        scheduler = self._running()
+        if scheduler is None:
             with self._starting:
-                scheduler = self._scheduler
-                if scheduler is None or scheduler.process != os.getpid():
+                scheduler = self._running()
+                if scheduler is None:
                     self._scheduler = scheduler = Scheduler(self._scheduling)
         return scheduler
 

@@ -843,7 +843,8 @@ struct WithoutGil {
 using ServiceClass = py::class_<Service, std::unique_ptr<Service, WithoutGil>>;
 
 std::unique_ptr<Service, WithoutGil> service(int64_t workers, int64_t capacity, int64_t threads,
-                                 double max_wait, bool takes_shortest, double longest_wait) {
+                                             double max_wait, bool takes_shortest,
+                                             double longest_wait) {
   require(workers > 0 && capacity > 0 && threads > 0,
           "service: workers, capacity and threads must be at least 1");
   return std::unique_ptr<Service, WithoutGil>(new Service(

@@ -53,7 +53,7 @@ def n_threads() -> int:
 def measured(n: int) -> int:
     """Return n, after measuring what n threads cost, so that calls start only threads that help."""
     global _n_measured
-    if n > max(_n_measured, 1):
+    if n > _n_measured:
         with _measuring:
             if n > _n_measured:
                 library().measure_costs(n)
