@@ -22,6 +22,8 @@ import fairseq_fastdec
 PORT = 5099
 # Seconds until the server has translated all sentences several times.
 WARM_UP = 60
+# Seconds until the requests of clients that vanished are cancelled.
+CANCELLING = 2
 PATH = f"http://127.0.0.1:{PORT}"
 
 
@@ -76,9 +78,10 @@ def main() -> None:
         try:
             wait_for_server()
             asyncio.run(loaded(WARM_UP, args.clients, lines, expected))
+            time.sleep(CANCELLING)
             before = memory(server.pid)
             clients = asyncio.run(loaded(args.seconds, args.clients, lines, expected))
-            time.sleep(2)
+            time.sleep(CANCELLING)
             queued = [line for line in read("/metrics").splitlines() if "_waiting{" in line]
             queued += [line for line in read("/metrics").splitlines() if "_under_way{" in line]
             after = memory(server.pid)

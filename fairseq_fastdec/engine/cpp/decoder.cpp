@@ -45,6 +45,9 @@ void KeyValueCache::reserve(int64_t n, int64_t length, const std::vector<int64_t
   const int64_t n_bytes = n_parts() * cache.part * bytes_of_number();
   if (!is_empty) old_memory.swap(memory);
   cache.data = memory.reserve(n_bytes);
+  // Resident from now on, so that the memory of a service does not depend on the slots in which long
+  // sentences have been.
+  std::memset(cache.data, 0, n_bytes);
   if (is_empty) return;
   const int64_t token = head_dim * bytes_of_number();
   for (int64_t part = 0; part < n_parts(); ++part)
