@@ -6,20 +6,27 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.context import BaseContext
 from multiprocessing.util import Finalize
 from typing import Any, Optional
 
 # In seconds. A process that does not arrive within this time must have died.
 PATIENCE = 60
+# A fork server imports torch and fairseq once for all processes. It stays without threads.
+_context: BaseContext
+if "forkserver" in multiprocessing.get_all_start_methods():
+    _context = multiprocessing.get_context("forkserver")
+    _context.set_forkserver_preload([f"{__package__}.worker"])
+else:
+    _context = multiprocessing.get_context("spawn")
 
 
 class Turns:
     """Distributes numbers to processes: each takes the next one when it is free."""
 
     def __init__(self, n_processes: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._line = context.Barrier(n_processes)
-        self._left = context.Value("q", 0)
+        self._line = _context.Barrier(n_processes)
+        self._left = _context.Value("q", 0)
 
     def take(self, n: int) -> Iterator[int]:
         """Yield this process's share of the numbers below ``n``, in descending order.
@@ -49,13 +56,13 @@ _next: Optional[ProcessPoolExecutor] = None
 
 
 def new_process() -> ProcessPoolExecutor:
-    """Start a process that runs one function at a time, and does not inherit memory."""
-    return _started("spawn", None)
+    """Start a process that runs one function at a time, and inherits only modules."""
+    return _started(_context, None)
 
 
 def new_team(n_processes: int) -> ProcessPoolExecutor:
     """Start the first process of a team; :func:`begin_team` in it starts the others."""
-    return _started("spawn", Turns(n_processes) if n_processes > 1 else None)
+    return _started(_context, Turns(n_processes) if n_processes > 1 else None)
 
 
 def begin_team(n_others: int, begin: Callable, *args: Any) -> None:
@@ -72,7 +79,8 @@ def begin_team(n_others: int, begin: Callable, *args: Any) -> None:
     # Python's garbage collector would write to shared memory.
     gc.collect()
     gc.freeze()
-    following = _started("fork" if hasattr(os, "fork") else "spawn", turns)
+    context = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
+    following = _started(context, turns)
     following.submit(_continue_team, n_others - 1, begin, *args).result()
     # At its exit, a process joins its children before executors shut down. Shut them down earlier,
     # and before their queues are closed, which has priority 10.
@@ -92,13 +100,8 @@ def in_team(function: Callable, *args: Any) -> list[Any]:
     return [first, *(rest.result() if rest else ())]
 
 
-def _started(method: str, shared: Optional[Turns]) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(
-        1,
-        mp_context=multiprocessing.get_context(method),
-        initializer=_begin,
-        initargs=(shared,),
-    )
+def _started(context: BaseContext, shared: Optional[Turns]) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, mp_context=context, initializer=_begin, initargs=(shared,))
 
 
 def _begin(shared: Optional[Turns]) -> None:
