@@ -20,6 +20,8 @@ MAX_NAME = 32
 async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any]:
     """Read the fields of a request: JSON, a URL-encoded form or a multipart form.
 
+    Fields that are ``null`` are left out.
+
     Raises:
         HTTPException: 400 for a malformed body, 403 for a wrong key, 413 if the body is too long.
     """
@@ -44,6 +46,7 @@ async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any
         raise HTTPException(400, f"the body is not valid {kind}") from error
     if not isinstance(fields, dict):
         raise HTTPException(400, "the body must be an object with fields")
+    fields = {name: value for name, value in fields.items() if value is not None}
     check_key(fields.get("api_key") or _bearer(request), options.api_keys)
     return fields
 
@@ -122,7 +125,7 @@ def drafts_of(fields: dict[str, Any], n: int, options: ServerOptions) -> Optiona
     Raises:
         HTTPException: 400 for anything but strings, 413 if they are too long.
     """
-    if fields.get("draft") is None:
+    if "draft" not in fields:
         return None
     drafts = texts_of(fields, "draft", options)
     return [*drafts, *[""] * n][:n]

@@ -1,6 +1,7 @@
-"""Time limits for slow clients, and cancellation for clients that disconnect."""
+"""Limits for clients: time limits, the size of headers, and cancellation if they disconnect."""
 
 import asyncio
+import json
 from collections.abc import Coroutine
 from typing import Any, Optional
 
@@ -9,13 +10,20 @@ from starlette.requests import ClientDisconnect, Request
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEADER_SECONDS = 10.0
+HEADER_BYTES = 1 << 16
 
 
 class PatientProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, closing connections whose request header does not arrive in time."""
+    """uvicorn's protocol, closing connections whose request header is late or too large.
+
+    A header is too large if more than :data:`HEADER_BYTES` bytes are read after its first piece.
+    The limit also applies to the trailer of a chunked body.
+    """
 
     header_seconds = HEADER_SECONDS
     _timer: Optional[asyncio.TimerHandle] = None
+    # The bytes that have been read since the last complete header or piece of a body.
+    _n_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -25,9 +33,24 @@ class PatientProtocol(HttpToolsProtocol):
         self._stop()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        self._n_bytes += len(data)
+        super().data_received(data)
+        if self._n_bytes > HEADER_BYTES and not self.transport.is_closing():
+            self._refuse()
+
+    def on_message_begin(self) -> None:
+        self._n_bytes = 0
+        super().on_message_begin()
+
     def on_headers_complete(self) -> None:
+        self._n_bytes = 0
         self._stop()
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._n_bytes = 0
+        super().on_body(body)
 
     def on_response_complete(self) -> None:
         # For the next request, if the connection stays open. The headers of pipelined requests
@@ -35,6 +58,19 @@ class PatientProtocol(HttpToolsProtocol):
         if not self.pipeline:
             self._watch()
         super().on_response_complete()
+
+    def _refuse(self) -> None:
+        """Close the connection, with status 431 unless an earlier request is being answered."""
+        if self.cycle is None or self.cycle.response_complete:
+            body = json.dumps({"error": f"the header is longer than {HEADER_BYTES} bytes"})
+            lines = [
+                "HTTP/1.1 431 Request Header Fields Too Large",
+                "content-type: application/json",
+                f"content-length: {len(body)}",
+                "connection: close",
+            ]
+            self.transport.write("\r\n".join([*lines, "", body]).encode())
+        self.transport.close()
 
     def _watch(self) -> None:
         self._stop()

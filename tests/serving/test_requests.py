@@ -60,6 +60,15 @@ def test_wrong_fields_are_named(fields, message):
     assert (answer.status_code, answer.json()) == (400, {"error": message})
 
 
+def test_null_is_absent():
+    names = ("format", "alternatives", "api_key", "draft", "texts")
+    body = {"q": "a", "target": "de", "source": None, **dict.fromkeys(names)}
+    answer = call(app_with(), "POST", "/translate", json=body)
+    assert answer.json()["translatedText"] == "A" and "alternatives" not in answer.json()
+    answer = call(app_with(), "POST", "/translate", json={"q": None, "target": None})
+    assert answer.json() == {"error": "q: must be a string or a list of strings"}
+
+
 @pytest.mark.parametrize(
     "kind, body",
     [

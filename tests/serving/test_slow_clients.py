@@ -1,13 +1,14 @@
 """Clients that are slow hold nothing up, and those that leave are not worked for."""
 
 import json
+import select
 import socket
 import time
 
 import httpx
 import pytest
 
-from fairseq_fastdec.serving.slow_clients import PatientProtocol
+from fairseq_fastdec.serving.slow_clients import HEADER_BYTES, PatientProtocol
 from tests.support.services import UpperCase, running, until
 
 BODY = json.dumps({"q": "a", "source": "en", "target": "de"}).encode()
@@ -64,6 +65,50 @@ def test_a_slow_second_request_of_a_connection(monkeypatch):
         assert b" 200 OK" in slow.recv(1000)
         slow.sendall(b"POST ")
         assert is_closed(slow)
+
+
+@pytest.mark.parametrize(
+    "start, piece",
+    [
+        (b"GET / HTTP/1.1\r\nX: ", b"a" * 10_000),
+        (b"GET / HTTP/1.1\r\n", b"X: a\r\n" * 2000),
+        (b"GET /", b"a" * 10_000),
+    ],
+    ids=["one field", "many fields", "path"],
+)
+def test_an_endless_header(start, piece):
+    with running() as port, connect(port) as endless:
+        endless.sendall(start)
+        n_pieces = 0
+        while not select.select([endless], [], [], 0.05)[0]:
+            endless.sendall(piece)
+            n_pieces += 1
+        assert HEADER_BYTES < n_pieces * len(piece) < 10 * HEADER_BYTES
+        answer = endless.recv(1000)
+        assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+        assert answer.endswith(b'\r\n\r\n{"error": "the header is longer than 65536 bytes"}')
+        assert is_closed(endless)
+        assert_serves(port)
+
+
+def test_an_endless_trailer():
+    chunked = HEADER.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
+    with running() as port, connect(port) as endless:
+        endless.sendall(chunked + b"%x\r\n%b\r\n0\r\n" % (len(BODY), BODY))
+        with pytest.raises(OSError):
+            for _ in range(1000):
+                endless.sendall(b"X: a\r\n" * 1000)
+        assert_serves(port)
+
+
+def test_long_headers_and_bodies():
+    """The limit is for each header alone, and not for bodies."""
+    body = {"q": "a", "source": "en", "target": "de", "more": "a" * 4 * HEADER_BYTES}
+    headers = {"x": "a" * (HEADER_BYTES // 2)}
+    with running() as port, httpx.Client(base_url=f"http://127.0.0.1:{port}") as client:
+        for _ in range(3):
+            answer = client.post("/translate", json=body, headers=headers)
+            assert answer.json() == {"translatedText": "A"}
 
 
 def test_a_body_that_does_not_arrive():
