@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 import torch
 from fairseq import checkpoint_utils, utils
+from fairseq.data.encoders import BPE_REGISTRY, TOKENIZER_REGISTRY
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import FairseqTask
 from torch import Tensor
@@ -24,12 +25,12 @@ from torch import Tensor
 from .data.batches import DirectBatches, batches_of
 from .data.codec import TextCodec, subword_in, words
 from .data.model_files import CODES, Codes, PathLike, bpe_of, checkpoints_of, codes_in, data_of
-from .decoding import DecodingGenerator, check_asked_for
+from .decoding import DecodingGenerator
 from .decoding.alignments import hard_alignments
+from .decoding.generation_options import COUNT
 from .decoding.hypothesis import NONE, Hypothesis, NotFinite
 from .decoding.methods.streaming import Capacity, Streaming
 from .decoding.option_rules import given
-from .decoding.options import DecodingOptions
 from .decoding.registry import STOCK
 from .decoding.translation_memory import TranslationMemory
 from .engine.kernels import loading
@@ -202,8 +203,14 @@ def _codec(
     """The tokeniser and BPE given to :func:`load`, or those found.
 
     Raises:
-        ValueError: if the dictionary has subwords but no codes are found.
+        ValueError: for an unknown name, or if the dictionary has subwords but no codes are found.
     """
+    for name, value, known in (
+        ("tokenizer", tokenizer, TOKENIZER_REGISTRY),
+        ("bpe", bpe, BPE_REGISTRY),
+    ):
+        if isinstance(value, str) and value not in (AUTO, *known):
+            raise ValueError(f"{name} {value}: unknown; choose from {', '.join([AUTO, *known])}")
     found = Codes(str(codes), bpe_of(str(codes))) if codes is not None else codes_in(folders)
     if bpe == AUTO:
         subword = subword_in(task.target_dictionary)
@@ -346,8 +353,8 @@ class Translator(JoiningTranslator):
         # OmegaConf is slow; the task's options stay as they are.
         self._has_method = str(getattr(task._options, "decoding", STOCK)) != STOCK
         self._options = options
+        self._checked: set[Optional[Hashable]] = set()
         self._usual = self._request_of({})
-        self._args(self._usual.decoding)
 
     def translate(
         self,
@@ -448,6 +455,11 @@ class Translator(JoiningTranslator):
     def target_lang(self) -> Optional[str]:
         """The language of the translations, if the model has one."""
         return getattr(self.task._options, "target_lang", None)
+
+    def check_options(self, options: dict[str, Any]) -> None:
+        """See :meth:`.serving.translating.JoiningTranslator.check_options`."""
+        if options:
+            self._request_of(options)
 
     def job(
         self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
@@ -624,7 +636,8 @@ class Translator(JoiningTranslator):
     def _request_of(self, options: dict[str, Any]) -> Request:
         """
         Raises:
-            ValueError: for an option of :data:`OF_COMMANDS`.
+            ValueError: for an option that is unknown, not supported by the method, or one of
+                :data:`OF_COMMANDS`.
         """
         merged = {**self._options, **options}
         for name in merged.keys() & OF_COMMANDS.keys():
@@ -638,10 +651,16 @@ class Translator(JoiningTranslator):
             merged["decoding"] = "beam" if many else "greedy"
         limits = [merged.pop("batch_size", BATCH_SIZE), merged.pop("max_tokens", None)]
         for name, limit in zip(("batch_size", "max_tokens"), limits):
-            is_number = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
-            if not is_number and limit is not None:
-                raise ValueError(f"{name} {limit}: must be a whole number of at least 1, or None")
-        return Request(merged, key_of(merged), nbest, *limits)
+            if limit is not None and not COUNT.has(limit):
+                raise ValueError(f"{name} {limit}: must be {COUNT.reason}, or None")
+        request = Request(merged, key_of(merged), nbest, *limits)
+        # Checks are slow, so each combination of options is checked only once.
+        if request.key is None or request.key not in self._checked:
+            self._args(merged)
+            if len(self._checked) >= MOST_REQUESTS:
+                self._checked.clear()
+            self._checked.add(request.key)
+        return request
 
     def _args(self, options: dict[str, Any]) -> Namespace:
         """fairseq's generation options, updated with the given ones.
@@ -652,9 +671,7 @@ class Translator(JoiningTranslator):
         self.task.check_option_names(options, "translate()")
         args = Namespace(**asdict(GenerationConfig()))
         vars(args).update(options)
-        merged = DecodingOptions.merged(self.task._options, args)
-        if str(merged.decoding) != STOCK:
-            check_asked_for(merged, args)
+        self.task.check_options(args)
         return args
 
     def _built(self, options: dict[str, Any]) -> Any:

@@ -138,14 +138,16 @@ def test_options_of_loading_are_those_of_all_calls(corpus, baseline, translator)
         (dict(lookahead_window=2), "^--lookahead-window 2: does not apply to --decoding greedy"),
         (dict(batch_size=0), "^batch_size 0: must be a whole number of at least 1, or None"),
         (dict(max_tokens="a"), "^max_tokens a: must be"),
+        (dict(batch_size=1.5), "^batch_size 1.5: must be"),
         (dict(print_alignment="hard"), "^print_alignment hard: .* give alignment=True and details"),
         (dict(constraints="ordered"), "^constraints ordered: .* use fairseq-interactive"),
     ],
 )
 def test_options_are_checked(translator, corpus, baseline, options, message):
     translator.translate("a", beam=1)
-    with pytest.raises(ValueError, match=message):
-        translator.translate("a b", **options)
+    for text in ("a b", "", []) if options.get("beam") != 5 else ("a b",):
+        with pytest.raises(ValueError, match=message):
+            translator.translate(text, **options)
     if options.get("beam") != 5:
         with pytest.raises(ValueError, match=message):
             fairseq_fastdec.load(baseline, corpus, **options)
@@ -272,6 +274,12 @@ def test_subwords_without_codes(baseline, tmp_path, corpus):
     with pytest.raises(ValueError, match=r"^bpe auto: .* subwords such as a@@, .*looked for bpe"):
         fairseq_fastdec.load(tmp_path, **LANGUAGES)
     assert fairseq_fastdec.load(tmp_path, bpe=None, **LANGUAGES).translate("a@@ b c")
+
+
+@pytest.mark.parametrize("name", ["tokenizer", "bpe"])
+def test_unknown_tokenisers(corpus, baseline, name):
+    with pytest.raises(ValueError, match=f"^{name} foo: unknown; choose from auto, "):
+        fairseq_fastdec.load(baseline, corpus, **{name: "foo"})
 
 
 def test_files_that_do_not_fit(baseline, tmp_path):

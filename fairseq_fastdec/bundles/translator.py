@@ -139,6 +139,10 @@ class BundleTranslator(JoiningTranslator):
         """Whether the method of calls without options verifies drafts."""
         return self._usual[0].verifies_drafts
 
+    def check_options(self, options: dict[str, Any]) -> None:
+        """See :meth:`..serving.translating.JoiningTranslator.check_options`."""
+        self._request(options)
+
     def job(
         self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
     ) -> Union[SentenceJob, Problem]:
@@ -202,7 +206,12 @@ class BundleTranslator(JoiningTranslator):
         n_best, beam = options.get("nbest", 1), options.get("beam")
         kind, _ = methods[content["method"]]
         has_beams = kind == BeamOptions.__name__
-        usual = content["method"] if has_beams or max(n_best, beam or 1) == 1 else "beam"
+        # By default, the beam size chooses between greedy and beam, as for a checkpoint.
+        usual = content["method"]
+        if max(n_best, beam or 1) > 1 and not has_beams:
+            usual = "beam"
+        elif usual == "beam" and beam == n_best == 1:
+            usual = "greedy"
         method = options.get("decoding", usual)
         if method not in methods:
             raise ValueError(

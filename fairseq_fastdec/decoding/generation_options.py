@@ -26,6 +26,7 @@ class ValidRange(NamedTuple):
 
 MINUS, PLUS = -math.inf, math.inf
 LARGEST = 1.7e308
+COUNT = ValidRange(Integral, 1, PLUS, "a whole number of at least 1")
 
 HONOURED: dict[str, ValidRange] = {
     "beam": ValidRange(Integral, 1, PLUS, "at least 1"),

@@ -64,14 +64,15 @@ class SearchRules:
         """The longest output for a batch that is ``source_width`` tokens wide, padding included.
 
         Raises:
-            ValueError: if --min-len exceeds it.
+            ValueError: if --min-len exceeds it, or if it is negative.
         """
         # Bounded first: huge integers cannot be added to a float.
         added = min(self.max_len_b, self.max_positions)
         longest = int(min(self.max_len_a * source_width + added, self.max_positions - 1))
-        if self.min_len > longest:
+        least = max(self.min_len, 0)
+        if least > longest:
             raise ValueError(
-                f"--min-len {self.min_len}: larger than the longest output allowed, {longest} "
+                f"--min-len {least}: larger than the longest output allowed, {longest} "
                 f"(--max-len-a {self.max_len_a} times {source_width} source tokens plus "
                 f"--max-len-b {self.max_len_b}, and the model's {self.max_positions} positions); "
                 "lower it, or raise the others"

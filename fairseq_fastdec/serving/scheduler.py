@@ -13,12 +13,13 @@ import os
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property
+from numbers import Real
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from .. import cores
+from ..decoding.generation_options import COUNT, PLUS, ValidRange
 from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe, hypotheses_of
 from .errors import QueueFull
@@ -28,6 +29,13 @@ POLICIES = ("fcfs", "shortest")
 CAPACITY = 32
 # With the policy ``shortest``, a sentence that has waited longer than this comes next. In seconds.
 LONGEST_WAIT = 2.0
+# The valid values of the numbers in :class:`SchedulerOptions`.
+VALID = {
+    "threads": COUNT,
+    "batch_size": COUNT,
+    "max_queue": COUNT,
+    "max_wait_ms": ValidRange(Real, 0, PLUS, "a number of at least 0"),
+}
 
 SearchOutcome = Union[list[Output], Exception]
 Callback = Callable[[SearchOutcome], None]
@@ -48,7 +56,7 @@ class SchedulerOptions:
             longest wait; ``"shortest"``, fewest tokens first, minimises the mean wait.
 
     Raises:
-        ValueError: for a number that is too small, or an unknown policy.
+        ValueError: for an invalid number, or an unknown policy.
     """
 
     threads: Optional[int] = None
@@ -58,9 +66,10 @@ class SchedulerOptions:
     policy: str = "fcfs"
 
     def __post_init__(self) -> None:
-        counts = (self.threads, self.batch_size, self.max_queue)
-        if min(n for n in counts if n is not None) < 1 or not self.max_wait_ms >= 0:
-            raise ValueError("threads, batch_size, max_queue: at least 1; max_wait_ms: at least 0")
+        for option in fields(self):
+            value, valid = getattr(self, option.name), VALID.get(option.name)
+            if valid is not None and value != option.default and not valid.has(value):
+                raise ValueError(f"{option.name} {value}: must be {valid.reason}")
         if self.policy not in POLICIES:
             raise ValueError(f"policy {self.policy}: unknown; choose from {', '.join(POLICIES)}")
 
@@ -80,15 +89,25 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._awaited: dict[int, _Awaited] = {}
+        self._engine: Any = None
+        self._process = os.getpid()
 
-    @cached_property
+    @property
     def engine(self) -> Any:
         """The ``_engine.Mailbox``.
 
         Raises:
-            RuntimeError: if the process has no file descriptors left.
+            RuntimeError: if the process has no file descriptors left, or in a forked process, which
+                has none of its parent's threads.
         """
-        return loading.library().Mailbox()
+        if self._process != os.getpid():
+            raise RuntimeError(
+                "the sentences belong to the process that this one was forked from; translate them "
+                "with a new call"
+            )
+        if self._engine is None:
+            self._engine = loading.library().Mailbox()
+        return self._engine
 
     def __len__(self) -> int:
         """The number of sentences whose outputs have not been received."""
@@ -111,7 +130,8 @@ class Mailbox:
     def cancel(self, number: int) -> None:
         """Drop a sentence that waits or is being decoded; its ``done`` is not called."""
         awaited = self._awaited.pop(number, None)
-        if awaited is not None:
+        # In a forked process, a thread of the parent may hold the service's lock forever.
+        if awaited is not None and self._process == os.getpid():
             awaited.service.cancel(number)
 
     def cancel_all(self) -> None:
@@ -130,16 +150,24 @@ class Scheduler:
     """Decodes sentences in the engine's threads. Methods are thread-safe."""
 
     def __init__(self, options: SchedulerOptions) -> None:
+        """
+        Raises:
+            OSError: if the system cannot start that many threads.
+        """
         n_cores = cores.n_usable(cores.usable_cores())
+        n_threads = n_cores if options.threads is None else options.threads
         self._most_waiting = options.max_queue
-        self._service = loading.library().Service(
-            workers=n_cores if options.threads is None else options.threads,
-            capacity=options.batch_size,
-            threads=loading.measured(n_cores),
-            max_wait=options.max_wait_ms / 1000,
-            takes_shortest=options.policy == "shortest",
-            longest_wait=LONGEST_WAIT,
-        )
+        try:
+            self._service = loading.library().Service(
+                workers=loading.bounded(n_threads),
+                capacity=loading.bounded(options.batch_size),
+                threads=loading.measured(n_cores),
+                max_wait=options.max_wait_ms / 1000,
+                takes_shortest=options.policy == "shortest",
+                longest_wait=LONGEST_WAIT,
+            )
+        except (MemoryError, RuntimeError, ValueError) as error:
+            raise OSError(f"threads {n_threads}: cannot be started ({error}); use fewer") from error
         self.process = os.getpid()
         self._is_open = True
         _OPEN.add(self)

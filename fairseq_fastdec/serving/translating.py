@@ -8,7 +8,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -86,6 +86,14 @@ class JoiningTranslator(ABC):
         Args:
             text: the stripped sentence; not empty.
             draft: translations to verify, the best one first.
+
+        Raises:
+            ValueError: for an option that is unknown or that the method cannot honour.
+        """
+
+    @abstractmethod
+    def check_options(self, options: dict[str, Any]) -> None:
+        """Check the options of a call, which may have no text to translate.
 
         Raises:
             ValueError: for an option that is unknown or that the method cannot honour.
@@ -190,15 +198,17 @@ class JoiningTranslator(ABC):
             ``nbest`` is above 1. A sentence that cannot be translated has an ``error``.
 
         Raises:
+            OSError: if the threads of :meth:`schedule` cannot be started.
+            RuntimeError: in a forked process, for a stream of its parent.
             TypeError: for anything but text.
             ValueError: if ``texts`` and ``drafts`` have different lengths, for an option that is
                 unknown, or that the method cannot honour.
         """
-        if isinstance(texts, str):
-            raise TypeError("texts: is a single text; give an iterable of texts")
-        drafted: Iterable[tuple[str, Any]] = ((text, None) for text in texts)
-        if drafts is not None:
-            drafted = zip(texts, drafts, strict=True)
+        for name, given in (("texts", texts), ("drafts", drafts)):
+            if isinstance(given, str):
+                raise TypeError(f"{name}: is a single text; give an iterable of texts")
+        self.check_options(options)
+        drafted = ((text, None) for text in texts) if drafts is None else _pairs(texts, drafts)
         sources = (
             (stripped_lines([text])[0], drafts_of(draft, True, 1)[0]) for text, draft in drafted
         )
@@ -294,6 +304,20 @@ class JoiningTranslator(ABC):
         """See :meth:`.scheduler.Scheduler.submit`."""
         scheduler = self._started()
         return scheduler.submit(job.recipe, job.tokens, mailbox, done, is_bounded, job.draft)
+
+
+def _pairs(texts: Iterable[str], drafts: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield each text with its draft.
+
+    Raises:
+        ValueError: at the end of the shorter iterable, if their lengths differ.
+    """
+    missing = object()
+    for text, draft in zip_longest(texts, drafts, fillvalue=missing):
+        if text is missing or draft is missing:
+            count = "more" if text is missing else "fewer"
+            raise ValueError(f"drafts: {count} than texts; give one for each text, or None")
+        yield text, draft
 
 
 def check_verifies(recipe: Recipe) -> None:

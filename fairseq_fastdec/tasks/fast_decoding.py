@@ -114,6 +114,19 @@ class FastDecoding(Task):
         """
         check_names(names, where)
 
+    def check_options(self, args: Any) -> None:
+        """Check the options of a generator before models are loaded or the generator is built.
+
+        Args:
+            args: fairseq's ``GenerationConfig``; decoding options in it override the task's.
+
+        Raises:
+            ValueError: for an option that the method does not support; it names the flag.
+        """
+        options = DecodingOptions.merged(self._options, args)
+        if str(options.decoding) != STOCK:
+            check_asked_for(options, args)
+
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """See fairseq.
 

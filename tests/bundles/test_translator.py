@@ -89,6 +89,12 @@ def test_a_beam_size_keeps_a_method_with_beams(pair):
     assert found == bundle.translate(LINES, details=True)
 
 
+def test_a_beam_size_of_one_replaces_beam_by_greedy(pair):
+    translator, bundle, _ = pair("beam")
+    call = dict(beam=1, details=True, drafts="x")
+    assert bundle.translate(LINES[0], **call) == translator.translate(LINES[0], **call)
+
+
 def test_ensembles(tmp_path, corpus, baseline):
     translator = fairseq_fastdec.load([baseline, baseline], corpus, beam=3)
     export(translator, tmp_path / "two.fastdec")
@@ -134,13 +140,14 @@ def test_languages_and_limits(pair):
         ({"no_repeat_ngram_size": 1}, "no-repeat-ngram-size 1: would forbid"),
         ({"lenpen": [1]}, "lenpen .*: must be"),
         ({"max_len_b": 3, "min_len": 9}, "--min-len 9: larger than the longest output"),
+        ({"max_len_b": -3, "min_len": -5}, "--min-len 0: larger than .* -3 .*--max-len-b -3"),
     ],
 )
 def test_options_that_cannot_be_honoured(pair, options, message):
     _, bundle, path = pair()
     with pytest.raises(ValueError, match=message):
         bundle.translate("x", **options)
-    if "min_len" not in options:
+    if "max_len_b" not in options:
         with pytest.raises(ValueError, match=message):
             fairseq_fastdec.load(path, **options)
 

@@ -78,6 +78,8 @@ def test_the_longest_output(options, longest):
 def test_a_minimum_that_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="--min-len 9: .*--max-len-b 4"):
         rules(min_len=9, max_len_b=4).max_len(3)
+    with pytest.raises(ValueError, match="--min-len 0: .* -3 .*--max-len-b -3"):
+        rules(min_len=-5, max_len_b=-3).max_len(3)
 
 
 def test_scores_are_normalised_by_length():

@@ -34,8 +34,12 @@ def test_they_change_no_translation(either):
 def test_a_stream_of_sentences_and_drafts(either):
     found = list(either.translate_stream(iter(LINES), drafts=iter(EARLIER)))
     assert [own.text for _, own in found] == either.translate(LINES)
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ValueError, match="^drafts: fewer than texts; give one for each text"):
         list(either.translate_stream(LINES, drafts=EARLIER[:-1]))
+    with pytest.raises(ValueError, match="^drafts: more than texts; give one for each text"):
+        list(either.translate_stream(LINES, drafts=[*EARLIER, None]))
+    with pytest.raises(TypeError, match="^drafts: is a single text; give an iterable"):
+        list(either.translate_stream(LINES, drafts="x" * len(LINES)))
     with pytest.raises(ValueError, match="drafts: only with"):
         list(either.translate_stream(LINES, drafts=EARLIER, beam=3))
     assert either.queued() == (0, 0)

@@ -228,6 +228,12 @@ def test_closing_decodes_what_was_submitted(jobs):
     "settings, message",
     [
         ({"batch_size": 0}, "at least 1"),
+        ({"batch_size": None}, "batch_size None: must be a whole number of at least 1"),
+        ({"batch_size": True}, "batch_size True: must be a whole number"),
+        ({"threads": 1.5}, "threads 1.5: must be a whole number of at least 1"),
+        ({"threads": "2"}, "threads 2: must be a whole number"),
+        ({"max_queue": 2.0}, "max_queue 2.0: must be a whole number"),
+        ({"max_wait_ms": "1"}, "max_wait_ms 1: must be a number of at least 0"),
         ({"threads": 0}, "at least 1"),
         ({"max_queue": 0}, "at least 1"),
         ({"max_wait_ms": -1.0}, "at least 0"),
@@ -245,7 +251,7 @@ def test_threads_that_cannot_start():
     def start_many():
         limit = 4096 * int(Path("/proc/self/statm").read_text().split()[0]) + 200 * 2**20
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        with pytest.raises(RuntimeError, match="[Rr]esource"):
+        with pytest.raises(OSError, match="^threads 500: cannot be started .*[Rr]esource"):
             # Each thread has a stack of 8 MiB.
             Scheduler(SchedulerOptions(threads=500))
 

@@ -211,6 +211,28 @@ def test_a_forked_process_has_no_sentences(bundle):
     assert len(list(stream)) == 60 * len(LINES) - 1
 
 
+def test_a_forked_process_cannot_continue_a_stream(bundle):
+    texts = LINES * 60
+    stream = bundle.translate_stream(texts, in_order=False)
+    found = [next(stream)]
+
+    def go_on():
+        with pytest.raises(RuntimeError, match="belong to the process that this one was forked fr"):
+            list(stream)
+
+    assert exit_status(go_on) == 0
+    found = dict([*found, *stream])
+    assert [found[number].text for number in range(len(texts))] == bundle.translate(texts)
+
+
+def test_options_are_checked_without_texts(translator, bundle):
+    for own in (translator, bundle):
+        with pytest.raises(ValueError, match="bema: not an option"):
+            list(own.translate_stream([], bema=5))
+        with pytest.raises(ValueError, match="bema: not an option"):
+            asyncio.run(own.translate_async("", bema=5))
+
+
 @pytest.mark.parametrize("n_forced", [3, 100])
 def test_long_prefixes_join_while_others_have_trees(n_forced):
     """A tree of 100 levels would be too deep."""

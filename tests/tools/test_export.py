@@ -35,6 +35,9 @@ def test_errors_in_one_line(tmp_path, capsys):
         main([str(tmp_path), "--output", str(tmp_path / "a.fastdec")])
     assert stopped.value.code == 2
     assert "has no checkpoint" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([str(MODEL), "--tokenizer", "foo", "--output", str(tmp_path / "a.fastdec")])
+    assert "tokenizer foo: unknown; choose from auto, moses," in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
