@@ -16,13 +16,15 @@ off.
 
 import _codecs
 import argparse
+import contextlib
 import errno
 import logging
 import os
 import pickle
 import re
+import struct
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
 import numpy
@@ -43,6 +45,7 @@ except ImportError:  # numpy 1
 
 from . import help, progress
 from .data.languages import infer_languages
+from .data.model_files import PathLike
 from .errors import in_short
 from .wrapping import wrap
 
@@ -134,9 +137,20 @@ def _with_last_batch(batch_by_size, indices, *args, fixed_shapes=None, **kwargs)
 
 
 def _naming_the_file(load_checkpoint_to_cpu, path, *args, **kwargs):
-    """Add the file name to torch's errors, and shorten them to one line."""
-    try:
+    with errors_with_name(path):
         return load_checkpoint_to_cpu(path, *args, **kwargs)
+
+
+@contextlib.contextmanager
+def errors_with_name(path: PathLike) -> Iterator[None]:
+    """Add the name of a checkpoint to errors of reading it, and shorten them to one line.
+
+    Raises:
+        OSError: if the file cannot be read.
+        UnreadableCheckpoint: if it is damaged, is not a checkpoint or contains code.
+    """
+    try:
+        yield
     except pickle.UnpicklingError as error:
         name = re.search(r"GLOBAL (\S+)", str(error))
         if name is None:
@@ -146,7 +160,7 @@ def _naming_the_file(load_checkpoint_to_cpu, path, *args, **kwargs):
             "which could execute arbitrary code: it is not loaded; use a checkpoint that "
             "contains only data"
         ) from error
-    except (EOFError, KeyError, RuntimeError, TypeError, UnicodeError) as error:
+    except (EOFError, LookupError, RuntimeError, TypeError, UnicodeError, struct.error) as error:
         raise _damaged(path, error) from error
     except OSError as error:
         # For a truncated file torch seeks to a negative position.
@@ -155,7 +169,7 @@ def _naming_the_file(load_checkpoint_to_cpu, path, *args, **kwargs):
         raise
 
 
-def _damaged(path: str, error: Exception) -> UnreadableCheckpoint:
+def _damaged(path: PathLike, error: Exception) -> UnreadableCheckpoint:
     return UnreadableCheckpoint(
         f"{path}: is damaged, or not a checkpoint of fairseq ({in_short(error)}); use another, or "
         "download it again"

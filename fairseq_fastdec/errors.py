@@ -57,8 +57,14 @@ def end_with(message: str) -> NoReturn:
     raise end
 
 
-def _write(stream: TextIO, text: str) -> None:
-    """Write to a standard stream and flush it; if that fails, redirect it to the null device."""
+def _write(stream: Optional[TextIO], text: str) -> None:
+    """Write to a standard stream and flush it; if that fails, redirect it to the null device.
+
+    Args:
+        stream: ``None`` if the program was started with the stream closed.
+    """
+    if stream is None:
+        return
     try:
         stream.write(text)
         stream.flush()

@@ -146,7 +146,12 @@ def test_which_errors_are_told(monkeypatch, capsys, tmp_path):
     assert line(option).startswith("fairseq-generate: --decoding speculative: unknown;")
     assert "is not autoregressive" in line(unsupported)
     assert isinstance(caught(unsupported), UnsupportedModel)
-    for name, content in (("empty", b""), ("text", b"hello\n" * 9), ("half", half_of_a_zip())):
+    for name, content in (
+        ("empty", b""),
+        ("text", b"hello\n" * 9),
+        ("words", b"a b c"),
+        ("half", half_of_a_zip()),
+    ):
         assert f"{name}.pt: is damaged" in line(checkpoint(tmp_path, f"{name}.pt", content))
     path = tmp_path / "nothing"
     assert line(path.read_bytes).endswith(f"No such file or directory: '{path}'")
@@ -216,6 +221,14 @@ def test_scripts_end_with_the_same_code(capsys):
         raise ValueError("two\nlines")
     assert end.value.code == 2
     assert capsys.readouterr().err == "benchmark.py: two lines\n"
+
+
+def test_closed_streams(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    with pytest.raises(SystemExit, match="^no room$") as end:
+        errors.end_with("no room")
+    assert end.value.code == 2
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])

@@ -10,7 +10,6 @@ contain code are rejected.
 """
 
 import argparse
-import pickle
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,11 +18,12 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
+from ..compat import errors_with_name
 from ..data.atomic_files import replacing
 from ..data.token_order import trained_order
 from ..errors import errors_in_one_line
 from ..noise import results_only
-from .command_line import described, positive, program
+from .command_line import check_directory, described, positive, program
 
 EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"
 # Integer tensors in a model must be equal in all checkpoints, except counters of batches.
@@ -35,6 +35,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command; errors in the files are reported without a traceback."""
     args = parse_args(arguments)
     with errors_in_one_line(program("average-checkpoints")):
+        check_directory(args.output)
         paths = chosen_checkpoints(args)
         print("averaging " + " ".join(map(str, paths)), flush=True)
         write(average(paths), args.output)
@@ -144,10 +145,8 @@ def read(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: for any other file, and for a pickle with unknown classes.
     """
-    try:
+    with errors_with_name(path):
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise ValueError(f"{path}: cannot be read as a checkpoint ({error})") from error
     model = state.get("model") if isinstance(state, dict) else None
     if not isinstance(model, dict) or not all(map(torch.is_tensor, model.values())):
         raise ValueError(f"{path}: is not a checkpoint of fairseq (it has no model of tensors)")
@@ -201,5 +200,6 @@ def tied(model: dict[str, Tensor], original: dict[str, Tensor]) -> dict[str, Ten
 
 def write(state: dict[str, Any], path: Path) -> None:
     """Write a checkpoint atomically."""
-    with replacing(path) as partial:
-        torch.save(state, partial)
+    # With a path, torch raises RuntimeError if the disk is full.
+    with replacing(path) as partial, open(partial, "wb") as file:
+        torch.save(state, file)

@@ -102,6 +102,31 @@ def check_one_directory(data: str, remedy: str) -> None:
         raise ValueError(f"{data}: contains several data directories; {remedy}")
 
 
+def check_directory(output: Path) -> None:
+    """Check that the directory of a file that a command will write exists.
+
+    Raises:
+        ValueError: if it does not; the message names --output.
+    """
+    if not output.parent.is_dir():
+        raise ValueError(f"--output {output}: there is no directory {output.parent}")
+
+
+def standard(name: str) -> Any:
+    """A standard stream.
+
+    Args:
+        name: ``stdin`` or ``stdout``.
+
+    Raises:
+        ValueError: if the program was started with the stream closed.
+    """
+    stream = getattr(sys, name)
+    if stream is None:
+        raise ValueError(f"{name}: is closed; name a file instead")
+    return stream
+
+
 def check_shard(args: argparse.Namespace) -> None:
     """Check --shard-id.
 

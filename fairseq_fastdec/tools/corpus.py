@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..data.vocabulary import detokenized
 from ..errors import in_short
+from ..tasks import FastDecoding
 
 
 class SentenceRange(BaseWrapperDataset):
@@ -68,6 +69,16 @@ def best_translations(
     """
     hypotheses = task.inference_step(generator, models, batch, prefix_tokens=prefix)
     return [best["tokens"] for best, *_ in hypotheses]
+
+
+def check_options(cfg: Any, task: Any) -> None:
+    """Check the decoding options before anything is loaded or written.
+
+    Raises:
+        ValueError: for an option that the method does not support; it names the flag.
+    """
+    if isinstance(task, FastDecoding):
+        task.check_options(cfg.generation)
 
 
 def load_models(cfg: Any, task: Any) -> list[Any]:

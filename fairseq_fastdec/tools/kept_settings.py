@@ -76,8 +76,13 @@ def compare_settings(path: Path, kept: dict[str, Any], settings: dict[str, Any],
     """
     for name in sorted({*kept, *settings}):
         old, new = kept.get(name), settings.get(name)
-        if old != new:
+        # Compared as they are written: NaN differs from itself, and tuples become lists.
+        if _written(old) != _written(new):
             raise ValueError(
                 f"{path.parent}: contains translations made with {name} = {old}, but now it is "
                 f"{new}; choose another {flag}, or delete this directory"
             )
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

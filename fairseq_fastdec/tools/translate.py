@@ -7,7 +7,6 @@ import argparse
 import contextlib
 import logging
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
 
@@ -16,7 +15,7 @@ from ..noise import results_only
 from ..opening import load
 from ..results import Translation
 from ..serving.scheduler import CAPACITY
-from .command_line import positive, program
+from .command_line import positive, program, standard
 
 logger = logging.getLogger(__name__)
 
@@ -55,10 +54,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         translator.schedule(threads=args.threads, batch_size=args.batch_size)
         with contextlib.ExitStack() as files:
             source: Any = (
-                sys.stdin if args.input == "-" else files.enter_context(_opened(args.input))
+                standard("stdin") if args.input == "-" else files.enter_context(_opened(args.input))
             )
-            output: Any = sys.stdout
-            if args.output != "-":
+            if args.output == "-":
+                output: Any = standard("stdout")
+            else:
                 _check_differ(args.input, args.output)
                 output = files.enter_context(_opened(args.output, "w"))
             source.reconfigure(encoding="utf-8", newline="\n", errors="surrogateescape")

@@ -1,8 +1,10 @@
 """scripts/average_checkpoints.py on small files, and on checkpoints of fairseq-train."""
 
 import argparse
+import contextlib
 import os
 from collections import OrderedDict
+from pathlib import Path
 
 import numpy
 import pytest
@@ -211,8 +213,12 @@ def test_files_that_are_no_checkpoints(tmp_path, error_of):
     torch.save([torch.ones(3)], tmp_path / "list.pt")
     cut = checkpoint(tmp_path / "cut.pt", random_model(0))
     cut.write_bytes(cut.read_bytes()[:-100])
-    for name in ("text", "empty", "cut"):
-        assert f"{name}.pt: cannot be read" in error_of(tmp_path / f"{name}.pt")
+    (tmp_path / "letters.pt").write_text("a b c")
+    (tmp_path / "word.pt").write_text("run")
+    for name in ("text", "empty", "cut", "letters", "word"):
+        message = error_of(tmp_path / f"{name}.pt")
+        assert f"{name}.pt: is damaged, or not a checkpoint" in message
+        assert "weights_only" not in message
     for name in ("words", "list"):
         assert f"{name}.pt: is not a checkpoint" in error_of(tmp_path / f"{name}.pt")
 
@@ -223,8 +229,24 @@ def test_a_malicious_checkpoint_is_refused_and_runs_nothing(tmp_path, error_of, 
     state = {"model": {}, "extra_state": Malicious(f"touch {trace}")}
     torch.save(state, tmp_path / "evil.pt", _use_new_zipfile_serialization=not legacy)
     message = error_of(tmp_path / "evil.pt")
-    assert "evil.pt: cannot be read" in message and "system" in message
+    assert "evil.pt: contains " in message and "system, which" in message
     assert not trace.exists()
+
+
+def test_an_output_without_a_directory(tmp_path, capsys):
+    path = checkpoint(tmp_path / "0.pt", random_model(0))
+    with pytest.raises(SystemExit, match="--output .*a.pt: there is no directory"):
+        average_checkpoints.main(
+            ["--inputs", str(path), "--output", str(tmp_path / "new" / "a.pt")]
+        )
+    assert "averaging" not in capsys.readouterr().out
+
+
+def test_a_full_disk(tmp_path, monkeypatch):
+    full = contextlib.nullcontext(Path("/dev/full"))
+    monkeypatch.setattr(average_checkpoints, "replacing", lambda path: full)
+    with pytest.raises(OSError, match="No space left"):
+        average_checkpoints.write({"weight": torch.ones(10**6)}, tmp_path / "averaged.pt")
 
 
 def test_what_was_there_stays_if_writing_fails(tmp_path, average, monkeypatch):
@@ -232,7 +254,7 @@ def test_what_was_there_stays_if_writing_fails(tmp_path, average, monkeypatch):
     (tmp_path / "averaged.pt").write_bytes(b"before")
 
     def fail(state, target):
-        target.write_bytes(b"half")
+        target.write(b"half")
         raise OSError("disk full")
 
     monkeypatch.setattr(torch, "save", fail)

@@ -5,7 +5,13 @@ import sys
 
 import pytest
 
-from fairseq_fastdec.tools.command_line import in_words, positive, program
+from fairseq_fastdec.tools.command_line import (
+    check_directory,
+    in_words,
+    positive,
+    program,
+    standard,
+)
 
 
 def test_whole_numbers():
@@ -35,3 +41,17 @@ def test_counts_in_words():
     counts = {"too long": 2, "x": 0, "kept": 5, "empty": 1}
     assert in_words(counts, "kept") == "5 kept, 1 empty, 2 too long"
     assert in_words({}, "translated") == "0 translated"
+
+
+def test_the_directory_of_an_output(tmp_path):
+    check_directory(tmp_path / "file")
+    with pytest.raises(ValueError, match="^--output .*new/file: there is no directory .*new$"):
+        check_directory(tmp_path / "new" / "file")
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout"])
+def test_standard_streams(monkeypatch, name):
+    assert standard(name) is getattr(sys, name)
+    monkeypatch.setattr(sys, name, None)
+    with pytest.raises(ValueError, match=f"^{name}: is closed; name a file instead"):
+        standard(name)

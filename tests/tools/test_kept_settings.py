@@ -14,6 +14,11 @@ def test_settings_are_kept_and_compared(tmp_path):
             check_settings(path, other, "--destdir")
 
 
+def test_nan_is_the_same_setting(tmp_path):
+    for _ in range(2):
+        check_settings(tmp_path / "settings.json", {"a": float("nan"), "b": [float("nan")]}, "--x")
+
+
 @pytest.mark.parametrize("content", [b"", b'{"a": 1', b"[1]", b"\xff\xfe", b"[" * 100_000])
 def test_damaged_settings_are_named(tmp_path, content):
     path = tmp_path / "settings.json"

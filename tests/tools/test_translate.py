@@ -71,6 +71,20 @@ def test_the_input_is_not_overwritten(bundle, tmp_path, capsys):
     assert source.read_text() == "x\n"
 
 
+def test_too_many_threads(bundle, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"x\n")))
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO()))
+    with pytest.raises(SystemExit, match="threads 9+: cannot be started"):
+        main([str(bundle), "--threads", "9" * 30])
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout"])
+def test_closed_streams(bundle, monkeypatch, name):
+    monkeypatch.setattr(sys, name, None)
+    with pytest.raises(SystemExit, match=f"{name}: is closed; name a file"):
+        main([str(bundle)])
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -25,7 +25,7 @@ from ..command_line import (
     program,
     to_config,
 )
-from ..corpus import Corpus, uses_cuda
+from ..corpus import Corpus, check_options, uses_cuda
 from ..kept_settings import check_settings
 from ..translation.checkpoint import limit_batches, settings_of
 from ..translation.chunks import ChunkStore
@@ -108,6 +108,7 @@ def run(args: argparse.Namespace) -> None:
     cfg = to_config(args)
     limit_batches(cfg)
     corpus = Corpus(cfg)
+    check_options(cfg, corpus.task)
     store = ChunkStore(args.destdir / "shards")
     store.directory.mkdir(parents=True, exist_ok=True)
     settings = {

@@ -14,7 +14,7 @@ from fairseq.data import Dictionary
 from ...data.languages import infer_languages
 from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import check_one_directory, described, positive, program
+from ..command_line import check_directory, check_one_directory, described, positive, program
 from .model1 import pruned, train, write
 from .sentences import read
 
@@ -90,8 +90,7 @@ def run(args: argparse.Namespace) -> None:
     """
     check_one_directory(args.data, "name one")
     infer_languages(args)
-    if not args.output.parent.is_dir():
-        raise ValueError(f"--output {args.output}: there is no directory {args.output.parent}")
+    check_directory(args.output)
     begin = time.perf_counter()
     languages = (args.source_lang, args.target_lang)
     dictionaries = tuple(

@@ -22,7 +22,7 @@ from ...decoding.draft_file import DraftFile
 from ...results import Problem
 from ...translator import SourceLimit, decoded, stripped_by
 from ..command_line import to_config, version
-from ..corpus import load_models, on_device, uses_cuda
+from ..corpus import check_options, load_models, on_device, uses_cuda
 from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypothesis
 from .text_files import content_of
 from .worker import CorpusModel, LineTranslator, Progress
@@ -61,10 +61,13 @@ class CheckpointModel(CorpusModel):
 
         Raises:
             OSError, ValueError: for data that cannot be read.
+            ValueError: for an option that the method does not support.
         """
         cfg = to_config(args)
         utils.import_user_module(cfg.common)
-        warn_of_subwords(cfg, tasks.setup_task(cfg.task), args.data)
+        task = tasks.setup_task(cfg.task)
+        check_options(cfg, task)
+        warn_of_subwords(cfg, task, args.data)
         return cls(cfg)
 
     def n_gpus(self) -> int:

@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import in_words, program
+from ..command_line import in_words, program, standard
 from ..distillation.filters import Filters
 from .arguments import (
     LEAST_LINES,
@@ -100,7 +100,7 @@ def to_standard_output(
     """Translate, and write translations in order as they finish."""
     with tempfile.TemporaryDirectory(prefix="fastdec-") as directory:
         store = ChunkStore(Path(directory))
-        output = InOrder(store, sys.stdout.buffer)
+        output = InOrder(store, standard("stdout").buffer)
         # On Windows, standard input cannot be polled.
         is_filter = args.texts == [STANDARD_STREAM] and not args.chunk_size and os.name == "posix"
         chunk_size = None if is_filter else args.chunk_size or LINES_OF_A_STREAM

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Optional
 
+from ..command_line import standard
+
 STANDARD_STREAM = "-"
 # The number of bytes read at once. Decompressed, they can become a thousand times larger.
 PIECE = 1 << 16
@@ -54,14 +56,16 @@ class TextInput:
 
         Raises:
             OSError: for a missing file.
-            ValueError: for standard input together with other files.
+            ValueError: for standard input together with other files, or if it is closed.
         """
         if STANDARD_STREAM in paths and len(paths) > 1:
             raise ValueError(
                 "--input -: standard input cannot be combined with files; remove the other files"
             )
         for path in paths:
-            if path != STANDARD_STREAM:
+            if path == STANDARD_STREAM:
+                standard("stdin")
+            else:
                 with open(path, "rb"):
                     pass
         self.paths = list(paths)

@@ -29,7 +29,7 @@ from ...decoding.methods.generator import SingleHypothesisMethod
 from ...errors import errors_in_one_line
 from ...help import as_ours
 from ...noise import imports_unheard, results_only
-from ..command_line import described, positive, program
+from ..command_line import described, positive, program, standard
 from ..corpus import best_translations, load_models, on_device
 from . import Recorder, SentenceTrace, document, page, subwords
 
@@ -154,7 +154,7 @@ def read_sentences(name: str, n_most: int) -> dict[int, str]:
         ValueError: for a file that cannot be read or has no sentence.
     """
     try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        data = standard("stdin").buffer.read() if name == "-" else Path(name).read_bytes()
         text = data.decode("utf-8-sig")
     except OSError as error:
         raise ValueError(f"--sentences {name}: cannot be read ({error.strerror})") from error

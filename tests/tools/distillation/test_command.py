@@ -371,6 +371,12 @@ def test_errors_are_one_line(distill, arguments, message):
     assert "\n" not in str(stopped.value)
 
 
+def test_a_wrong_value_writes_nothing(distill, tmp_path):
+    with pytest.raises(SystemExit, match="--lenpen 100"):
+        distill("--lenpen", 100, destdir="new")
+    assert not (tmp_path / "new").exists()
+
+
 def test_one_data_directory_and_a_teacher(distill, corpus, tmp_path):
     with pytest.raises(SystemExit, match="several data directories"):
         distill(data=f"{corpus}:{corpus}")

@@ -440,6 +440,22 @@ def test_errors_are_one_line(translate, tmp_path, given, message):
     assert "\n" not in str(stopped.value)
 
 
+@pytest.mark.parametrize("value", ["nan", "100"])
+def test_a_wrong_value_writes_nothing(translate, tmp_path, value):
+    with pytest.raises(SystemExit, match=f"--lenpen {value}"):
+        translate("--lenpen", value, source=write(tmp_path / "in", ["a"]))
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.parametrize("name", ["stdin", "stdout"])
+def test_closed_streams(arguments, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(sys, name, None)
+    given = ["--input", "-"] if name == "stdin" else ["--output", "-"]
+    with pytest.raises(SystemExit, match=f"{name}: is closed; name a file"):
+        command.main(arguments(*given, source=write(tmp_path / "in", ["a"])))
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
 @pytest.mark.parametrize(
     "n_lines, n_chunks, size",
     [
