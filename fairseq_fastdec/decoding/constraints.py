@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Optional, Union
 
-import numpy as np
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
@@ -130,26 +129,6 @@ class GenerationRules(SearchRules):
             least = torch.finfo(scores.dtype).min
             scores[..., self.eos] = torch.where(only_eos, eos_scores.clamp(min=least), eos_scores)
         return scores
-
-    # The rules about hypotheses.
-
-    def sentence_score(self, positional_scores: Tensor) -> Tensor:
-        """The score of a hypothesis from the log-probabilities of its tokens ``[m]``, 0-dim."""
-        if not positional_scores.is_cpu:
-            return self.normalized(positional_scores.sum(), positional_scores.numel())
-        # Plain floats are faster than torch for so few numbers.
-        score = self.score(positional_scores.tolist())
-        # Making a tensor from a number is much faster through numpy.
-        as_array = np.asarray(score, dtype=str(positional_scores.dtype).rpartition(".")[2])
-        return torch.from_numpy(as_array)
-
-    def normalized(self, totals: Tensor, lengths: Union[int, Tensor]) -> Tensor:
-        """Hypothesis scores from summed log-probabilities and lengths (EOS included)."""
-        if not self.normalize:
-            return totals
-        if isinstance(lengths, Tensor):
-            lengths = lengths.double()
-        return (totals / lengths**self.lenpen).to(totals.dtype)
 
 
 def prefix_lengths(prefix: Tensor, pad: int) -> Tensor:

@@ -1,7 +1,7 @@
 """Hypotheses as fairseq's generators return them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -48,30 +48,21 @@ def check_finite(hypotheses: Hypotheses, sentences: Sequence[int]) -> None:
         raise NotFinite([own for own, score in pairs if not math.isfinite(score)], hypotheses)
 
 
-def hypotheses_of(
-    tokens: Tensor, totals: Tensor, positional_scores: Tensor, lengths: list[int]
-) -> list[Hypothesis]:
-    """fairseq's dicts of H hypotheses that are stored contiguously.
-
-    Args:
-        tokens: int64 ``[N]``, each hypothesis ending in EOS; totals: the scores ``[H]``;
-            positional_scores: float32 ``[N]``.
-        lengths: the number of tokens of each hypothesis.
-    """
-    parts = zip(tokens.split(lengths), totals.unbind(), positional_scores.split(lengths))
-    return [hypothesis(*part) for part in parts]
-
-
-def hypothesis(tokens: Tensor, score: Tensor, positional_scores: Tensor) -> Hypothesis:
+def hypothesis(tokens: Tensor, score: float, positional_scores: Tensor) -> Hypothesis:
     """fairseq's dict of a hypothesis, with empty attention and alignment.
 
     Args:
-        tokens: int64 ``[m]``, ending in EOS; score: 0-dim; positional_scores: float32 ``[m]``.
+        tokens: int64 ``[m]``, ending in EOS; positional_scores: float32 ``[m]``.
     """
     return {
         "tokens": tokens,
-        "score": score,
+        "score": torch.tensor(score, device=tokens.device),
         "attention": NONE,
         "alignment": NONE,
         "positional_scores": positional_scores,
     }
+
+
+def best_first(hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:
+    """The hypotheses of a sentence, sorted by score."""
+    return sorted(hypotheses, key=lambda one: one["score"].item(), reverse=True)

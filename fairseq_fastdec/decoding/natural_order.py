@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from fairseq.data import Dictionary
 
 from ..data.token_order import TokenOrder
-from .hypothesis import Hypotheses, Hypothesis, hypothesis
+from .hypothesis import NONE, Hypotheses, Hypothesis
 
 
 def natural(
@@ -42,7 +42,10 @@ def in_natural_order(
     def reordered(one: Hypothesis) -> Hypothesis:
         tokens, scores = one["tokens"], one["positional_scores"]
         own = natural(tokens.tolist(), scores.tolist(), order, end, dictionary.eos())
-        parts = (tokens.new_tensor(own[0]), one["score"], scores.new_tensor(own[1]))
-        return {**one, **hypothesis(*parts)}
+        parts = {
+            "tokens": tokens.new_tensor(own[0]),
+            "positional_scores": scores.new_tensor(own[1]),
+        }
+        return {**one, **parts, "attention": NONE, "alignment": NONE}
 
     return [[reordered(one) for one in own] for own in hypotheses]

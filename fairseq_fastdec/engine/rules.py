@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from .kernels import loading
 
 
@@ -81,9 +79,8 @@ class SearchRules:
 
     def score(self, positional_scores: Sequence[float]) -> float:
         """The score of a hypothesis, from the log-probabilities of its tokens."""
-        n = len(positional_scores)
-        return sum(positional_scores) / (n**self.lenpen if self.normalize else 1)
+        return self.normalized(sum(positional_scores), len(positional_scores))
 
-    def normalized_total(self, total: float, length: int) -> float:
-        """The fp32 score of a hypothesis, from its length and the sum of its log-probabilities."""
-        return float(np.float32(total / length**self.lenpen)) if self.normalize else total
+    def normalized(self, total: float, length: int) -> float:
+        """The score of a hypothesis, from the sum of its log-probabilities and its length."""
+        return total / length**self.lenpen if self.normalize else total

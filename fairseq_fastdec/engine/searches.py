@@ -229,7 +229,7 @@ class Recipe:
         found = search.decode(tokens[None], self.bos, max_len, self.forced, draft, n_threads)
         # Not reached after an error: such a search is not reused.
         self._idle.append(search)
-        ((_, _, hypotheses),) = hypotheses_of(found)
+        (hypotheses,) = hypotheses_of(found)
         return self.outputs(hypotheses)
 
     @cached_property
@@ -242,18 +242,22 @@ class Recipe:
         found = []
         for tokens, scores, total in hypotheses:
             if isinstance(self.options, BeamOptions):
-                score = self.rules.normalized_total(total, len(tokens))
+                score = self.rules.normalized(total, len(tokens))
             else:
-                score = float(np.float32(self.rules.score(scores.tolist())))
-            found.append(Output(tokens, scores, score))
+                score = self.rules.score(scores.tolist())
+            found.append(Output(tokens, scores, float(np.float32(score))))
         return sorted(found, key=lambda output: output.score, reverse=True)
 
 
-def hypotheses_of(collected: Any) -> Iterator[tuple[int, str, list[RawHypothesis]]]:
-    """The number, error and hypotheses of each sentence that the engine has returned."""
-    outputs = collected.outputs
+def outputs_of(outputs: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The tokens int64 ``[m]`` and log-probabilities fp32 ``[m]`` of each output of the engine."""
     ends = np.cumsum(outputs.lengths)[:-1]
-    parts = (np.split(outputs.tokens, ends), np.split(outputs.scores, ends))
-    hypotheses = zip(*parts, collected.totals.tolist())
-    for number, error, n in zip(collected.ids, collected.errors, collected.n_hypotheses):
-        yield number, error, list(islice(hypotheses, n))
+    return zip(np.split(outputs.tokens, ends), np.split(outputs.scores, ends))
+
+
+def hypotheses_of(collected: Any) -> Iterator[list[RawHypothesis]]:
+    """The hypotheses of each sentence that the engine has returned."""
+    parts = zip(outputs_of(collected.outputs), collected.totals.tolist())
+    hypotheses = ((tokens, scores, total) for (tokens, scores), total in parts)
+    for n in collected.n_hypotheses:
+        yield list(islice(hypotheses, n))

@@ -120,7 +120,8 @@ class Mailbox:
     def receive(self) -> None:
         """Wait for at least one sentence, and call ``done`` for all that have finished."""
         os.read(self.fileno(), 1)
-        for number, error, found in hypotheses_of(self.engine.take()):
+        taken = self.engine.take()
+        for number, error, found in zip(taken.ids, taken.errors, hypotheses_of(taken)):
             # The sentence may have been cancelled in the meantime.
             awaited = self._awaited.pop(number, None)
             if awaited is not None:

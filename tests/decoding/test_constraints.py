@@ -83,11 +83,9 @@ def test_a_minimum_that_does_not_fit_is_refused():
 
 
 def test_scores_are_normalised_by_length():
-    scores = torch.tensor([-1.0, -3.0])
-    assert rules(lenpen=2.0).sentence_score(scores).item() == -1.0
-    assert rules(normalize=False).sentence_score(scores).item() == -4.0
-    totals = rules().normalized(torch.tensor([-4.0, -9.0]), torch.tensor([2, 3]))
-    assert totals.tolist() == [-2.0, -3.0] and totals.dtype == torch.float32
+    assert rules(lenpen=2.0).score([-1.0, -3.0]) == -1.0
+    assert rules(normalize=False).score([-1.0, -3.0]) == -4.0
+    assert rules().normalized(-9.0, 3) == -3.0
 
 
 def test_a_prefix_with_padding_inside():

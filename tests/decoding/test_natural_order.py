@@ -15,7 +15,7 @@ EOS, END = WORDS.eos(), 99
 def decoded(tokens, scores, total):
     """A hypothesis in the order of decoding; its other fields are the search's own."""
     return {
-        **hypothesis(torch.tensor(tokens), torch.tensor(total), torch.tensor(scores)),
+        **hypothesis(torch.tensor(tokens), total, torch.tensor(scores)),
         "attention": torch.ones(2, 2),
         "of the search": total,
     }

@@ -1,7 +1,6 @@
 """Beam search in compiled code, for batches and streams."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -9,7 +8,8 @@ import torch
 from torch import Tensor
 
 from ...engine.kernels import loading
-from ..hypothesis import Hypotheses, Hypothesis, hypotheses_of
+from ...engine.searches import hypotheses_of
+from ..hypothesis import Hypotheses, Hypothesis, best_first, hypothesis
 from ..sources import Sources
 from ..statistics import INVOCATIONS, BeamRecord, SentenceRecord, Statistics
 from .search import CompiledSearch
@@ -117,15 +117,17 @@ class CompiledBeams(CompiledSearch):
 
     def _finished(self, search: Any) -> Iterator[BeamResult]:
         finished = search.finished()
-        outputs = finished.outputs
-        lengths = torch.tensor(outputs.lengths)
-        scores = self._rules.normalized(torch.from_numpy(finished.totals), lengths)
-        tokens, own_scores = (torch.from_numpy(a) for a in (outputs.tokens, outputs.scores))
-        hypotheses = iter(hypotheses_of(tokens, scores, own_scores, outputs.lengths))
-        parts = (finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
-        for number, n, steps, expansions in zip(*parts):
-            own: list[Hypothesis] = sorted(islice(hypotheses, n), key=_score, reverse=True)
-            yield BeamResult(number, own, steps, expansions)
+        parts = (finished.ids, hypotheses_of(finished), finished.steps, finished.expansions)
+        for number, found, steps, expansions in zip(*parts):
+            hypotheses = (
+                hypothesis(
+                    torch.from_numpy(tokens),
+                    self._rules.normalized(total, len(tokens)),
+                    torch.from_numpy(scores),
+                )
+                for tokens, scores, total in found
+            )
+            yield BeamResult(number, best_first(hypotheses), steps, expansions)
 
 
 def _count(before: Any, now: Any, statistics: Statistics) -> None:
@@ -143,7 +145,3 @@ def _compiled(schedule: ScheduleOptions) -> Any:
         refill_threshold=schedule.refill_threshold,
         expands_shortest=schedule.expands_shortest,
     )
-
-
-def _score(hypothesis: Hypothesis) -> float:
-    return hypothesis["score"].item()

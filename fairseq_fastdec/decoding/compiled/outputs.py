@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ...engine.kernels import loading
+from ...engine.searches import outputs_of
 from ..constraints import prefix_lengths
 from ..hypothesis import Hypotheses, hypothesis
 from ..sources import Sources
@@ -68,17 +69,17 @@ class CompiledOutputs(CompiledSearch):
     def _results(
         self, finished: Any, sources: Sources, ids: list[int]
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        outputs, blocks = finished.outputs, iter(finished.blocks)
-        tokens = torch.from_numpy(outputs.tokens).split(outputs.lengths)
-        scores = torch.from_numpy(outputs.scores).split(outputs.lengths)
+        blocks = iter(finished.blocks)
         n_source = sources.lengths.tolist()
         hypotheses: Hypotheses = [[] for _ in ids]
         records: list[Any] = [None] * len(ids)
-        rows = zip(finished.ids, tokens, scores, finished.invocations, finished.n_blocks)
-        for number, own_tokens, own_scores, invocations, n_blocks in rows:
-            score = self._rules.sentence_score(own_scores)
-            hypotheses[number] = [hypothesis(own_tokens, score, own_scores)]
-            counts = (n_source[number], own_tokens.numel(), invocations)
+        outputs = outputs_of(finished.outputs)
+        rows = zip(finished.ids, outputs, finished.invocations, finished.n_blocks)
+        for number, (tokens, scores), invocations, n_blocks in rows:
+            score = self._rules.score(scores.tolist())
+            own = hypothesis(torch.from_numpy(tokens), score, torch.from_numpy(scores))
+            hypotheses[number] = [own]
+            counts = (n_source[number], len(tokens), invocations)
             kept = list(islice(blocks, n_blocks))
             own_blocks = kept if self._options.records_blocks else []
             records[number] = SentenceRecord(ids[number], *counts, own_blocks)

@@ -1,13 +1,12 @@
 """Double-token decoding in compiled code."""
 
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from ...engine.kernels import loading
+from ...engine.searches import hypotheses_of
 from ..sources import Sources
 from ..statistics import INVOCATIONS, Statistics
 from .search import CompiledSearch
@@ -45,10 +44,7 @@ class CompiledPairs(CompiledSearch):
             search.advance(loading.library().ALL_STEPS, loading.n_threads())
         statistics.count(before, search.counts, (*INVOCATIONS, "beam_steps"))
         finished = search.finished()
-        outputs = finished.outputs
-        parts = (torch.from_numpy(part) for part in (outputs.tokens, outputs.scores))
-        slots, scores = (part.split(outputs.lengths) for part in parts)
-        hypotheses = iter([(own.tolist(), of_own.tolist()) for own, of_own in zip(slots, scores)])
-        costs = (finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
-        for number, n, steps, expansions in zip(*costs):
-            yield number, list(islice(hypotheses, n)), steps, expansions
+        parts = (finished.ids, hypotheses_of(finished), finished.steps, finished.expansions)
+        for number, found, steps, expansions in zip(*parts):
+            slots = [(tokens.tolist(), scores.tolist()) for tokens, scores, _ in found]
+            yield number, slots, steps, expansions

@@ -12,7 +12,7 @@ import torch
 from fairseq.dataclass import ChoiceEnum
 
 from ..constraints import GenerationRules
-from ..hypothesis import Hypothesis, hypothesis
+from ..hypothesis import Hypothesis, best_first, hypothesis
 from ..option_rules import option
 from .sampling import Draws
 
@@ -181,19 +181,14 @@ class BeamRule:
 
 def results_of(beam: Beam, rules: GenerationRules, device: torch.device) -> list[Hypothesis]:
     """The hypotheses of a finished sentence as fairseq's dicts, best first."""
-    lengths = torch.tensor([len(candidate.tokens) for candidate in beam.final])
-    totals = torch.tensor([candidate.total for candidate in beam.final], dtype=torch.float32)
-    scores = rules.normalized(totals, lengths)
-    parts = zip(beam.final, scores.to(device))
-    found = [
+    return best_first(
         hypothesis(
             torch.tensor(candidate.tokens, device=device),
-            score,
+            rules.normalized(candidate.total, len(candidate.tokens)),
             torch.tensor(candidate.scores, device=device),
         )
-        for candidate, score in parts
-    ]
-    return sorted(found, key=lambda one: one["score"].item(), reverse=True)
+        for candidate in beam.final
+    )
 
 
 def _total(candidate: Candidate) -> float:

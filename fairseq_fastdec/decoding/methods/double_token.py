@@ -17,7 +17,7 @@ from ..compiled.beams import BeamResult, in_order
 from ..compiled.pairs import CompiledPairs
 from ..constraints import prefix_lengths
 from ..generator import DecodingGenerator
-from ..hypothesis import Hypotheses, Hypothesis, hypothesis
+from ..hypothesis import Hypotheses, Hypothesis, best_first, hypothesis
 from ..natural_order import natural
 from ..sources import Sources
 from ..statistics import SentenceRecord
@@ -227,13 +227,15 @@ class DoubleToken(DecodingGenerator):
 
     def _best_first(self, ended: Iterable[tuple[list[int], list[float]]]) -> list[Hypothesis]:
         """fairseq's dicts of hypotheses, given the tokens of their slots and the scores."""
-        found = [self._hypothesis(*natural(*own, self.order, self._end, self.eos)) for own in ended]
-        return sorted(found, key=lambda one: one["score"].item(), reverse=True)
-
-    def _hypothesis(self, tokens: list[int], scores: list[float]) -> Hypothesis:
-        own_scores = torch.tensor(scores, device=self._device)
-        score = self.rules.sentence_score(own_scores)
-        return hypothesis(torch.tensor(tokens, device=self._device), score, own_scores)
+        pairs = (natural(*own, self.order, self._end, self.eos) for own in ended)
+        return best_first(
+            hypothesis(
+                torch.tensor(tokens, device=self._device),
+                self.rules.score(scores),
+                torch.tensor(scores, device=self._device),
+            )
+            for tokens, scores in pairs
+        )
 
 
 def double_top_k(

@@ -244,7 +244,7 @@ class OutputBatch:
 
     def _hypothesis(self, sentence: int, n: int) -> Hypothesis:
         tokens, scores = (part[sentence, :n].clone() for part in (self._tokens, self._scores))
-        return hypothesis(tokens, self.rules.sentence_score(scores), scores)
+        return hypothesis(tokens, self.rules.score(scores.tolist()), scores)
 
     def _without_repeated_ngrams(self, log_probs: Tensor, first: int) -> Tensor:
         """Apply --no-repeat-ngram-size in place to the distributions ``[R, T, V]`` after the fed
