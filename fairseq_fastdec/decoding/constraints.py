@@ -67,29 +67,12 @@ class GenerationRules(SearchRules):
             max_positions=self.max_positions - self.max_positions % 2,
         )
 
-    # The rules about lengths.
-
-    def has_to_end(self, steps: Tensor, max_len: Union[int, Tensor]) -> Tensor:
-        """Whether only EOS is possible, since the output has the maximum length.
-
-        Args:
-            max_len: from :meth:`max_len`.
-        """
-        return steps >= max_len
-
-    def may_not_end(self, steps: Tensor, n_waived: Union[int, Tensor]) -> Tensor:
-        """Whether EOS is impossible, since --min-len is not reached.
-
-        Args:
-            n_waived: the number of first steps that are exempt; in fairseq, the width of the
-                prefix.
-        """
-        return (steps >= n_waived) & (steps < self.min_len)
-
-    # The rules about tokens, independent of the step.
-
     def penalize(self, scores: Tensor) -> Tensor:
-        """Apply, in place, the rules about tokens to scores ``[..., V]``; returns them."""
+        """Apply, in place, the rules that do not depend on the step to scores ``[..., V]``.
+
+        Returns:
+            ``scores``
+        """
         # As in fairseq, NaN becomes -inf: otherwise no token would compare as best.
         scores.nan_to_num_(nan=-math.inf, posinf=math.inf, neginf=-math.inf)
         for token in self.impossible:
@@ -111,14 +94,16 @@ class GenerationRules(SearchRules):
         Args:
             scores: ``[..., V]``, log-probabilities or logits.
             steps: int64 ``[...]``, the step that each distribution is for.
-            max_len, n_waived: as for :meth:`has_to_end` and :meth:`may_not_end`, one number or
-                int64 ``[...]``.
+            max_len: from :meth:`max_len`, one number or int64 ``[...]``.
+            n_waived: the number of first steps without --min-len, one number or int64 ``[...]``;
+                in fairseq, the width of the prefix.
 
         Returns:
             ``scores``
         """
         self.penalize(scores)
-        no_eos, only_eos = self.may_not_end(steps, n_waived), self.has_to_end(steps, max_len)
+        no_eos = (steps >= n_waived) & (steps < self.min_len)
+        only_eos = steps >= max_len
         some_no_eos, some_only_eos = torch.stack([no_eos.any(), only_eos.any()]).tolist()
         if some_no_eos:
             scores[..., self.eos].masked_fill_(no_eos, -math.inf)
@@ -129,6 +114,13 @@ class GenerationRules(SearchRules):
             least = torch.finfo(scores.dtype).min
             scores[..., self.eos] = torch.where(only_eos, eos_scores.clamp(min=least), eos_scores)
         return scores
+
+
+def force(log_probs: Tensor, token: int) -> None:
+    """Make a token of a prefix, in place, the only possible one of ``[V]``."""
+    score = log_probs[token].clone()
+    log_probs.fill_(-math.inf)
+    log_probs[token] = score
 
 
 def prefix_lengths(prefix: Tensor, pad: int) -> Tensor:

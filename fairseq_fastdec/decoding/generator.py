@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
 
+import numpy as np
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
@@ -223,6 +224,27 @@ class DecodingGenerator(ABC):
         """Translate a batch with compiled code or torch; see :meth:`translate`."""
         translate = self.translate_compiled if self.decodes_compiled() else self.translate
         return translate(sources, ids, bos, prefix)
+
+    def encode(self, sources: Sources, prefix: Optional[Tensor]) -> None:
+        """Encode the sources, one empty row of the network for each."""
+        self.network.reset()
+        types = self.allowed_types(sources, prefix)
+        if types is not None:
+            self.network.restrict(types, sources.device)
+        self.network.encode(sources.net_input)
+
+    def allowed_types(
+        self, sources: Sources, prefix: Optional[Tensor]
+    ) -> Optional[list[np.ndarray]]:
+        """The target types that ``--shortlist`` allows for each source; ``None`` for all.
+
+        Args:
+            prefix: as for :meth:`translate`.
+        """
+        if self.shortlist is None:
+            return None
+        forced = None if prefix is None else prefix.cpu().numpy()
+        return self.shortlist.types_of(sources.content.cpu().numpy(), forced)
 
     def translate_compiled(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]

@@ -114,32 +114,6 @@ class Shortlist:
             always.add(target.index(EOD))
         return cls(table, sorted(always), copies=source == target)
 
-    def allow(self, tokens: np.ndarray) -> np.ndarray:
-        """The types for a source, without those that are always included.
-
-        Args:
-            tokens: int64 ``[S]``, with or without padding.
-
-        Returns:
-            int64 ``[N]``, in any order, possibly with duplicates.
-
-        Raises:
-            IndexError: for tokens that are not in the source dictionary.
-        """
-        types = np.unique(tokens)
-        if types.size and (types[0] < 0 or types[-1] + 1 >= self._table.first.size):
-            raise IndexError(
-                f"sources with types {types[0]} to {types[-1]}; the table has "
-                f"{self._table.first.size - 1} types"
-            )
-        starts, ends = self._table.first[types], self._table.first[types + 1]
-        parts = [self._table.targets[start:end] for start, end in zip(starts, ends)]
-        return np.concatenate([types, *parts] if self._copies else parts).astype(np.int64)
-
-    def union(self, types_of_sources: Sequence[np.ndarray]) -> np.ndarray:
-        """Merge the types of sources with those that are always included: int64 ``[K]``, sorted."""
-        return np.unique(np.concatenate([self._always, *types_of_sources]))
-
     def types_of(self, sources: np.ndarray, prefix: Optional[np.ndarray]) -> list[np.ndarray]:
         """All types that each sentence may use, including those of its prefix.
 
@@ -149,9 +123,27 @@ class Shortlist:
 
         Returns:
             int64 ``[K]`` for each sentence, sorted.
+
+        Raises:
+            IndexError: for tokens that are not in the source dictionary.
         """
         forced = np.empty((len(sources), 0), np.int64) if prefix is None else prefix
-        return [self.union([self.allow(row), first]) for row, first in zip(sources, forced)]
+        return [
+            np.unique(np.concatenate([self._always, first, *self._translations(row)]))
+            for row, first in zip(sources, forced)
+        ]
+
+    def _translations(self, tokens: np.ndarray) -> list[np.ndarray]:
+        """The types that the table lists for the tokens of a source, int64 ``[S]``."""
+        types = np.unique(tokens)
+        if types.size and (types[0] < 0 or types[-1] + 1 >= self._table.first.size):
+            raise IndexError(
+                f"sources with types {types[0]} to {types[-1]}; the table has "
+                f"{self._table.first.size - 1} types"
+            )
+        starts, ends = self._table.first[types], self._table.first[types + 1]
+        parts = [self._table.targets[start:end] for start, end in zip(starts, ends)]
+        return [types, *parts] if self._copies else parts
 
 
 # Cached, since the hub builds a generator for every call.

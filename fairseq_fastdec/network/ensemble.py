@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
+import numpy as np
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
@@ -80,9 +81,9 @@ class Ensemble:
         for member in self.members:
             member.reset()
 
-    def restrict(self, types: Optional[Tensor]) -> None:
-        """Restrict predictions to the types of a shortlist, int64 ``[K]``; ``None`` for all."""
-        self._types = types
+    def restrict(self, types: Sequence[np.ndarray], device: torch.device) -> None:
+        """Restrict predictions, until :meth:`reset`, to the union of types, int64 ``[K]`` each."""
+        self._types = torch.from_numpy(np.unique(np.concatenate(types))).to(device)
 
     def encode(self, net_input: dict[str, Any]) -> None:
         """Encode B sources, and append an empty row for each."""

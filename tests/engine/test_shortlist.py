@@ -2,8 +2,8 @@
 
 import os
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +55,7 @@ WORDS = st.integers(0, 24).map(lambda number: f"w{number}")
     lines=st.lists(
         st.tuples(WORDS, WORDS, st.floats(0, 1)), max_size=15, unique_by=lambda line: line[:2]
     ),
-    sources=st.lists(st.lists(st.integers(0, 23), min_size=1, max_size=6), max_size=4),
+    sources=st.lists(st.lists(st.integers(0, 23), min_size=1, max_size=6), min_size=1, max_size=4),
     first=st.integers(0, 5),
     best=st.integers(1, 4),
     joined=st.booleans(),
@@ -70,8 +70,9 @@ def test_the_union_is_that_of_sets(tmp_path, lines, sources, first, best, joined
     lines.append(("w1", "w2", 99))  # tables without a known word are refused
     path = write_table(tmp_path / "lex.s2t", lines)
     shortlist = Shortlist.load(path, source, target, first, best)
-    types = shortlist.union([shortlist.allow(torch.tensor(s).numpy()) for s in sources])
-    assert types.tolist() == types_by_hand(lines, sources, source, target, first, best)
+    types = [own for s in sources for own in shortlist.types_of(np.array([s]), None)]
+    found = np.unique(np.concatenate(types)).tolist()
+    assert found == types_by_hand(lines, sources, source, target, first, best)
 
 
 def test_words_that_are_in_no_dictionary_are_counted(tmp_path, caplog):
@@ -157,8 +158,8 @@ def test_files_without_lines_are_not_read_to_their_end(tmp_path):
 
 def test_a_table_that_was_written_anew_is_read_anew(tmp_path):
     source, target = SEPARATE.source_dictionary, SEPARATE.target_dictionary
-    word = torch.tensor([source.index("w5")]).numpy()
+    word = np.array([[source.index("w5")]])
     for target_word in ("w7", "w8"):
         path = write_table(tmp_path / "lex.s2t", [(target_word, "w5", 1)])
-        loaded = Shortlist.load(path, source, target)
-        assert loaded.allow(word).tolist() == [target.index(target_word)]
+        (types,) = Shortlist.load(path, source, target, first=0).types_of(word, None)
+        assert types.tolist() == [*range(target.nspecial), target.index(target_word)]

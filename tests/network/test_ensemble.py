@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
@@ -54,7 +55,7 @@ def test_a_shortlist(archs):
     ensemble, features = stepped(models)
     types = torch.tensor([2, 5, 11])
     own = [full_log_probs(model, BATCH, TOKENS)[..., types].softmax(-1) for model in models]
-    ensemble.restrict(types)
+    ensemble.restrict([types.numpy()], types.device)
     probabilities = ensemble.log_probs(features).exp()
     expected = torch.stack(own).mean(0)
     torch.testing.assert_close(probabilities[..., types], expected, atol=1e-5, rtol=0)
@@ -78,7 +79,7 @@ def test_heads_propose_the_first_types_or_those_of_a_shortlist(heads):
 
     assert proposed()[..., 9:].eq(-math.inf).all()
     torch.testing.assert_close(proposed().exp().sum(-1), torch.ones(proposed().shape[:-1]))
-    ensemble.restrict(torch.tensor([4, 15]))
+    ensemble.restrict([np.array([4]), np.array([4, 15])], TOKENS.device)
     assert proposed().gt(-math.inf).nonzero()[:, -1].unique().tolist() == [4, 15]
 
 

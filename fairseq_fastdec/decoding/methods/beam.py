@@ -21,7 +21,6 @@ from ..sources import Sources
 from ..statistics import SentenceRecord
 from .beam_batch import BeamBatch
 from .beams import Beam, BeamRule, results_of
-from .generator import allowed_types
 from .sampling import Draws
 
 
@@ -72,7 +71,7 @@ class FixedBeam(DecodingGenerator):
     def translate(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        given = (self.network, self.rules, self.rule, self.statistics, self.shortlist)
+        given = (self.network, self.rules, self.rule, self.statistics)
         if self.rule.draws is not None:
             self.rule.draws.begin(ids)
         beams = self.beams_of(sources, prefix)
@@ -127,15 +126,14 @@ class FixedBeam(DecodingGenerator):
         if prefix is None:
             prefix = sources.lengths.new_zeros(sources.n, 0)
         prefix_lengths(prefix, self.rules.pad)
-        allowed: Sequence = [None] * sources.n
-        if self.shortlist is not None:
-            allowed = allowed_types(self.shortlist, sources.content, prefix)
+        allowed = self.allowed_types(sources, prefix)
         beams = []
         for number, max_len in enumerate(self.max_lens(sources)):
             row = prefix[number].tolist()[:max_len]
             forced = [token for token in row if token != self.rules.pad]
             n_waived = min(self.n_waived(prefix.size(1), len(forced)), max_len)
-            beams.append(Beam(number, max_len, forced, n_waived, allowed[number]))
+            types = None if allowed is None else allowed[number]
+            beams.append(Beam(number, max_len, forced, n_waived, types))
         return beams
 
     def max_lens(self, sources: Sources) -> list[int]:

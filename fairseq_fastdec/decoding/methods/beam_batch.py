@@ -5,17 +5,15 @@ Line numbers refer to Algorithm 1 of Yang, Yao, DeNero and Klein (EMNLP 2020).
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...engine import Shortlist
 from ...network import Ensemble
-from ..constraints import GenerationRules, forbidden_after
+from ..constraints import GenerationRules, forbidden_after, force
 from ..statistics import Statistics
 from .beams import Beam, BeamRule, Candidate
-from .generator import union
 from .sampling import Draws
 
 
@@ -27,15 +25,10 @@ class BeamBatch:
     """
 
     def __init__(
-        self,
-        network: Ensemble,
-        rules: GenerationRules,
-        rule: BeamRule,
-        statistics: Statistics,
-        shortlist: Optional[Shortlist] = None,
+        self, network: Ensemble, rules: GenerationRules, rule: BeamRule, statistics: Statistics
     ) -> None:
         self._network, self._rules, self._rule = network, rules, rule
-        self._statistics, self._shortlist = statistics, shortlist
+        self._statistics = statistics
         self.beams: list[Beam] = []
         network.reset()
 
@@ -44,9 +37,9 @@ class BeamBatch:
         for row, beam in enumerate(beams, start=self._network.n_rows):
             beam.growing[0].row = row
         self.beams = [*self.beams, *beams]
-        if self._shortlist is not None:
-            allowed: list[Any] = [beam.allowed for beam in self.beams]
-            self._network.restrict(union(self._shortlist, allowed, device))
+        allowed = [beam.allowed for beam in self.beams if beam.allowed is not None]
+        if allowed:
+            self._network.restrict(allowed, device)
         self._network.encode(net_input)
         self._statistics.encoder_invocations += 1
         self._device = device
@@ -98,10 +91,7 @@ class BeamBatch:
         self._rules.constrain(log_probs, steps, max_len, n_waived)
         for row, (beam, candidate) in enumerate(candidates):
             if beam.length < len(beam.forced):
-                token = beam.forced[beam.length]
-                score = log_probs[row, token].clone()
-                log_probs[row] = -math.inf
-                log_probs[row, token] = score
+                force(log_probs[row], beam.forced[beam.length])
             elif self._rules.no_repeat_ngram_size:
                 context = [bos, *candidate.tokens]
                 forbidden = forbidden_after(context, self._rules.no_repeat_ngram_size)

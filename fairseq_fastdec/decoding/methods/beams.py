@@ -75,7 +75,7 @@ class Beam:
         max_len: the most tokens of a hypothesis, without EOS.
         forced: the tokens that hypotheses have to begin with.
         n_waived: the number of first tokens for which --min-len is waived.
-        allowed: the target types that a shortlist allows for the source.
+        allowed: the target types that a shortlist allows for the source; ``None`` for all.
         growing: the candidates to be expanded, all of the same length, best first.
         waiting: finished candidates on the beam that are not the best one (appendix A.1).
         final: the hypotheses of the result.

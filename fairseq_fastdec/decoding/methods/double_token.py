@@ -15,13 +15,12 @@ from ...engine import EngineModels
 from ...engine.searches import PairOptions
 from ..compiled.beams import BeamResult, in_order
 from ..compiled.pairs import CompiledPairs
-from ..constraints import prefix_lengths
+from ..constraints import force, prefix_lengths
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypotheses, Hypothesis, best_first, hypothesis
 from ..natural_order import natural
 from ..sources import Sources
 from ..statistics import SentenceRecord
-from .generator import allowed_types, union
 
 # The best tokens of one side of a pair, best first: log-probabilities and tokens.
 BestTokensOfSide = list[tuple[float, int]]
@@ -153,11 +152,7 @@ class DoubleToken(DecodingGenerator):
         """Encode the sources; each beam starts with one empty hypothesis."""
         forced = self._forced(sources, prefix)
         self._n_forced = forced.size(1)
-        self.network.reset()
-        if self.shortlist is not None:
-            allowed = allowed_types(self.shortlist, sources.content, forced)
-            self.network.restrict(union(self.shortlist, allowed, sources.device))
-        self.network.encode(sources.net_input)
+        self.encode(sources, forced)
         self.statistics.encoder_invocations += 1
         beams = [PairBeam(number, slots) for number, slots in enumerate(forced.tolist())]
         for row, pair_beam in enumerate(beams):
@@ -190,9 +185,7 @@ class DoubleToken(DecodingGenerator):
         for row, of_row in enumerate(forced):
             for side, token in enumerate(of_row):
                 if token != self.rules.pad:
-                    score = log_probs[row, side, token].clone()
-                    log_probs[row, side] = -math.inf
-                    log_probs[row, side, token] = score
+                    force(log_probs[row, side], token)
         best = log_probs.topk(min(2 * self.beam, log_probs.size(-1)))
         for scores, tokens in zip(best.values.tolist(), best.indices.tolist()):
             left, right = (list(zip(*side)) for side in zip(scores, tokens))

@@ -1,15 +1,13 @@
-"""The base class of methods that keep one hypothesis per sentence, and helpers for shortlists."""
+"""The base class of methods that keep one hypothesis per sentence."""
 
 import functools
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Optional
 
-import numpy as np
-import torch
 from torch import Tensor
 
-from ...engine import EngineModels, Shortlist
+from ...engine import EngineModels
 from ...engine.searches import SearchOptions
 from ..compiled.outputs import CompiledOutputs
 from ..generator import DecodingGenerator
@@ -73,28 +71,5 @@ class SingleHypothesisMethod(DecodingGenerator):
 
     def new_batch(self, sources: Sources, prefix: Optional[Tensor]) -> OutputBatch:
         """Encode sources and create a batch of empty outputs."""
-        self.network.reset()
-        if self.shortlist is not None:
-            types = allowed_types(self.shortlist, sources.content, prefix)
-            self.network.restrict(union(self.shortlist, types, sources.device))
-        self.network.encode(sources.net_input)
+        self.encode(sources, prefix)
         return OutputBatch(self.network, self.rules, sources)
-
-
-def allowed_types(
-    shortlist: Shortlist, source_tokens: Tensor, prefix: Optional[Tensor]
-) -> list[np.ndarray]:
-    """The target types that are allowed for each source, including those of its prefix.
-
-    Args:
-        source_tokens: int64 ``[B, S]``, padded; prefix: int64 ``[B, P]``, padded, or ``None``.
-    """
-    allowed = [shortlist.allow(tokens) for tokens in source_tokens.cpu().numpy()]
-    if prefix is None:
-        return allowed
-    return [np.concatenate(pair) for pair in zip(allowed, prefix.cpu().numpy())]
-
-
-def union(shortlist: Shortlist, allowed: Sequence[np.ndarray], device: torch.device) -> Tensor:
-    """The types that are allowed for any of the sources: int64 ``[K]``."""
-    return torch.from_numpy(shortlist.union(allowed)).to(device)
