@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from ..serving.scheduler import CAPACITY
+
 PACKAGE = __name__.partition(".")[0]
+# Decoding options of a bundle or a checkpoint that commands without fairseq's options have.
+SEARCH_OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
 
 
 def program(command: str) -> str:
@@ -50,6 +54,46 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text}: must be a whole number of at least 1")
     return int(text)
+
+
+def add_search_options(group: Any, methods: str) -> None:
+    """Add the options of :data:`SEARCH_OPTIONS`, and ``--batch-size``.
+
+    Args:
+        methods: the help of ``--decoding``.
+    """
+    group.add_argument("--decoding", metavar="METHOD", help=methods)
+    group.add_argument("--beam", type=positive, metavar="K")
+    group.add_argument("--nbest", type=positive, metavar="N", help="translations of each line")
+    group.add_argument("--lenpen", type=float, metavar="POWER")
+    group.add_argument("--max-len-a", type=float, metavar="A")
+    group.add_argument("--max-len-b", type=int, metavar="B")
+    group.add_argument(
+        "--batch-size", type=positive, default=CAPACITY, metavar="N",
+        help=f"sentences that each thread decodes at once (default: {CAPACITY})",
+    )  # fmt: skip
+
+
+def given(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
+    """The values of the named options, without those that are ``None``."""
+    return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
+def add_worker_options(group: Any, besides: str = "") -> None:
+    """Add ``--workers`` and ``--threads-per-worker``.
+
+    Args:
+        besides: what else ``--workers`` sets, for the help.
+    """
+    group.add_argument(
+        "--workers", type=positive, metavar="N",
+        help="processes that translate (default: one per GPU, or as many as the cores allow)"
+        f"{besides}",
+    )  # fmt: skip
+    group.add_argument(
+        "--threads-per-worker", type=positive, default=1, metavar="N",
+        help="threads per process (default: 1)",
+    )  # fmt: skip
 
 
 def is_translation(arguments: Sequence[str]) -> bool:

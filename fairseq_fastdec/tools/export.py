@@ -14,7 +14,7 @@ from ..engine.products.precision import PRECISIONS
 from ..errors import errors_in_one_line
 from ..noise import results_only
 from ..translator import load
-from .command_line import positive, program
+from .command_line import given, positive, program
 
 DESCRIPTION = """\
 Write a model as one file, a bundle, which `fairseq_fastdec.load`, `translate` and `serve` accept in
@@ -53,7 +53,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--max-len-b", type=int)
     args = parser.parse_args(arguments)
     names = ("decoding", "engine_precision", "beam", "lenpen", "max_len_a", "max_len_b")
-    options = {own: getattr(args, own) for own in names if getattr(args, own) is not None}
     with errors_in_one_line(name), results_only():
         translator = load(
             args.checkpoint,
@@ -62,7 +61,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
             args.target_lang,
             tokenizer=None if args.tokenizer == "none" else args.tokenizer,
             bpe_codes=args.bpe_codes,
-            **options,
+            **given(args, names),
         )
         export(translator, args.output)
     print(f"{args.output}: {args.output.stat().st_size / 1e6:.1f} MB")

@@ -15,16 +15,23 @@ from ..noise import results_only
 from ..opening import load
 from ..results import Translation
 from ..serving.scheduler import CAPACITY
-from .command_line import positive, program, standard
+from .command_line import (
+    SEARCH_OPTIONS,
+    add_search_options,
+    given,
+    positive,
+    program,
+    standard,
+)
 
 logger = logging.getLogger(__name__)
 
 DESCRIPTION = """\
 Translate lines of text with a bundle (made by `export`) or a checkpoint: one translation per line,
-in the order of the input. Lines that cannot be translated become empty lines, with a warning.
+in the order of the input, or --nbest of them, separated by tabs. Lines that cannot be translated
+become empty lines, with a warning.
 """
 NOT_UTF8 = Translation(None, error="not UTF-8")
-OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -34,23 +41,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("model", metavar="MODEL", help="a bundle, a checkpoint or its directory")
     parser.add_argument("--input", default="-", metavar="FILE", help="default: standard input")
     parser.add_argument("--output", default="-", metavar="FILE", help="default: standard output")
-    parser.add_argument("--decoding", help="the method (default: the bundle's, or greedy)")
-    parser.add_argument("--beam", type=positive)
-    parser.add_argument("--nbest", type=positive, help="translations per line, separated by tabs")
-    parser.add_argument("--lenpen", type=float)
-    parser.add_argument("--max-len-a", type=float)
-    parser.add_argument("--max-len-b", type=int)
-    parser.add_argument("--threads", type=positive, help="default: one per core")
-    parser.add_argument(
-        "--batch-size",
-        type=positive,
-        default=CAPACITY,
-        help="sentences that each thread decodes at once",
-    )
+    parser.add_argument("--threads", type=positive, metavar="N", help="default: one per core")
+    add_search_options(parser, "the method (default: the bundle's, or greedy)")
     args = parser.parse_args(arguments)
-    options = {own: getattr(args, own) for own in OPTIONS if getattr(args, own) is not None}
     with errors_in_one_line(name), results_only():
-        translator = load(args.model, **options)
+        translator = load(args.model, **given(args, SEARCH_OPTIONS))
         translator.schedule(threads=args.threads, batch_size=args.batch_size)
         with contextlib.ExitStack() as files:
             source: Any = (

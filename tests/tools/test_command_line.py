@@ -6,7 +6,10 @@ import sys
 import pytest
 
 from fairseq_fastdec.tools.command_line import (
+    SEARCH_OPTIONS,
+    add_search_options,
     check_directory,
+    given,
     in_words,
     positive,
     program,
@@ -55,3 +58,10 @@ def test_standard_streams(monkeypatch, name):
     monkeypatch.setattr(sys, name, None)
     with pytest.raises(ValueError, match=f"^{name}: is closed; name a file instead"):
         standard(name)
+
+
+def test_the_search_options_that_were_given():
+    parser = argparse.ArgumentParser()
+    add_search_options(parser, "a method")
+    args = parser.parse_args(["--beam", "3", "--lenpen", "0", "--max-len-b", "-1"])
+    assert given(args, SEARCH_OPTIONS) == {"beam": 3, "lenpen": 0.0, "max_len_b": -1}

@@ -15,6 +15,7 @@ from ...errors import errors_in_one_line
 from ...help import as_ours
 from ...noise import results_only
 from ..command_line import (
+    add_worker_options,
     check_one_directory,
     check_places,
     check_shard,
@@ -78,15 +79,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
              "8192)",
     )  # fmt: skip
     add_filter_options(group, "sentences")
-    group.add_argument(
-        "--workers", type=positive, metavar="N",
-        help="processes that translate (default: one per GPU, or as many as the cores allow), and "
-        "for fairseq-preprocess (default: 1)",
-    )  # fmt: skip
-    group.add_argument(
-        "--threads-per-worker", type=positive, default=1, metavar="N",
-        help="threads per process (default: 1)",
-    )  # fmt: skip
+    add_worker_options(group, ", and for fairseq-preprocess (default: 1)")
     defaults = {"gen_subset": "train"}
     if is_translation(arguments):
         defaults["decoding"] = "streaming"

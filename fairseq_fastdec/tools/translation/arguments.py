@@ -2,11 +2,12 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any
 
 from ...bundles.file import is_bundle
-from ...serving.scheduler import CAPACITY
 from ..command_line import (
+    add_search_options,
+    add_worker_options,
     check_one_directory,
     check_places,
     check_shard,
@@ -39,7 +40,6 @@ the output.
 """
 # Lines per chunk: for files, by their length, and for streams, whose length is unknown.
 LEAST_LINES, MOST_LINES, LINES_OF_A_STREAM = 512, 8192, 4096
-BUNDLE_OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
@@ -84,18 +84,7 @@ def _parse_bundle(arguments: Sequence[str], bundle: str) -> argparse.Namespace:
     _add_text_options(parser.add_argument_group("text"))
     _add_worker_options(parser.add_argument_group("workers"))
     group = parser.add_argument_group("decoding (default: as in the export)")
-    group.add_argument("--decoding", help="the method of the export, greedy or beam")
-    for flag in ("--beam", "--nbest"):
-        group.add_argument(flag, type=positive, metavar="N")
-    for flag in ("--lenpen", "--max-len-a"):
-        group.add_argument(flag, type=float)
-    group.add_argument("--max-len-b", type=int)
-    group.add_argument(
-        "--batch-size",
-        type=positive,
-        default=CAPACITY,
-        help="sentences that each thread decodes at once",
-    )
+    add_search_options(group, "the method of the export, greedy or beam")
     group.add_argument(
         "--draft-file",
         metavar="FILE",
@@ -145,14 +134,7 @@ def _add_text_options(group: Any) -> None:
 
 
 def _add_worker_options(group: Any) -> None:
-    group.add_argument(
-        "--workers", type=positive, metavar="N",
-        help="processes that translate (default: one per GPU, or as many as the cores allow)",
-    )  # fmt: skip
-    group.add_argument(
-        "--threads-per-worker", type=positive, default=1, metavar="N",
-        help="threads per process (default: 1)",
-    )  # fmt: skip
+    add_worker_options(group)
     group.add_argument(
         "--cluster", type=_cluster, metavar="ray[://HOST:PORT]",
         help="translate on all machines of a Ray cluster: ray for that of RAY_ADDRESS or of this "
@@ -243,9 +225,3 @@ def _check_plain(args: argparse.Namespace) -> None:
                 f"{flag}: --format plain has exactly one line of text per line; use --format tsv "
                 "or jsonl"
             )
-
-
-def bundle_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The given decoding options of a command line with a bundle."""
-    values: dict[str, Optional[Any]] = {name: getattr(args, name) for name in BUNDLE_OPTIONS}
-    return {name: value for name, value in values.items() if value is not None}

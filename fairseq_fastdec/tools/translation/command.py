@@ -16,13 +16,12 @@ from typing import Any, Optional
 
 from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import in_words, program, standard
+from ..command_line import SEARCH_OPTIONS, given, in_words, program, standard
 from ..distillation.filters import Filters
 from .arguments import (
     LEAST_LINES,
     LINES_OF_A_STREAM,
     MOST_LINES,
-    bundle_options,
     check,
     parse_args,
 )
@@ -89,7 +88,8 @@ def _model_of(args: argparse.Namespace) -> CorpusModel:
         return CheckpointModel.of(args)
     from .bundle import BundleModel
 
-    model = BundleModel(args.bundle, bundle_options(args), args.batch_size, args.draft_file)
+    options = given(args, SEARCH_OPTIONS)
+    model = BundleModel(args.bundle, options, args.batch_size, args.draft_file)
     model.check()
     return model
 
