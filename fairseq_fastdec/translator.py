@@ -12,6 +12,7 @@ from argparse import Namespace
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
+from itertools import zip_longest
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -37,7 +38,7 @@ from .engine.kernels import loading
 from .engine.searches import Output, Recipe
 from .errors import in_short
 from .kept_generators import KeptGenerators, key_of
-from .results import NOT_FINITE, Problem, SentenceError, Translation, stripped_lines
+from .results import NOT_FINITE, Alignment, Problem, SentenceError, Translation, stripped_lines
 from .serving.translating import (
     JoiningTranslator,
     SentenceJob,
@@ -50,8 +51,6 @@ AUTO = "auto"
 BATCH_SIZE = 32
 # The number of source positions for sentences that join one by one, if the model has no limit.
 MOST_POSITIONS = 4096
-# The maximum number of option combinations that are kept for sentences that join one by one.
-MOST_REQUESTS = 64
 
 # Options that only commands or only translate() read, and the alternative.
 OF_COMMANDS = {
@@ -106,19 +105,29 @@ class SourceLimit(NamedTuple):
 
 
 def decoded(
-    task: Any, generator: Any, models: Sequence[Any], batch: dict[str, Any]
+    task: Any,
+    generator: Any,
+    models: Sequence[Any],
+    batch: dict[str, Any],
+    n_best: int,
+    drafts: Optional[list[Tensor]],
 ) -> Iterator[tuple[int, Union[list[Hypothesis], Problem]]]:
-    """Yield the hypotheses of each sentence of a batch, best first, with its number.
+    """Yield the best hypotheses of each sentence of a batch, with its number.
 
-    For sentences whose score is not finite, yield :data:`NOT_FINITE`.
+    Args:
+        n_best: the maximum number of hypotheses; a sentence without any, or whose score is not
+            finite, has a problem instead.
+        drafts: by the numbers of sentences; ``None`` without drafts.
     """
+    if drafts is not None:
+        batch["drafts"] = [drafts[number] for number in batch["id"].tolist()]
     lost: Collection[int] = ()
     try:
         hypotheses = task.inference_step(generator, models, batch)
     except NotFinite as error:
         hypotheses, lost = error.hypotheses, error.sentences
     for number, found in zip(batch["id"].tolist(), hypotheses):
-        yield number, NOT_FINITE if number in lost else found
+        yield number, NOT_FINITE if number in lost else found[:n_best] or LEFT_OUT
 
 
 def load(
@@ -342,7 +351,6 @@ class Translator(JoiningTranslator):
         self.task = task
         self._models = models
         self._codec = codec
-        self._joinings: dict[Hashable, Optional[Joining]] = {}
         self._device = device
         self._kept = KeptGenerators()
         self._positions = utils.resolve_max_positions(
@@ -410,10 +418,6 @@ class Translator(JoiningTranslator):
             self.task.check_token_order("drafts")
             tokens_of_drafts = [self._codec.draft(own or ()) for own in own_drafts]
         found, stripped = self._hypotheses(lines, encoded, request, alignment, tokens_of_drafts)
-        tokens = [
-            hypothesis["tokens"] for best in found if isinstance(best, list) for hypothesis in best
-        ]
-        decoded_texts = iter(self._codec.decode(tokens, stripped))
         results: list[Any] = []
         for best, source in zip(found, encoded):
             if isinstance(best, Problem):
@@ -421,22 +425,10 @@ class Translator(JoiningTranslator):
                 own: Any = [failed] if details else None
             elif not best:
                 own = [Translation("") if details else ""]
-            elif details:
-                assert isinstance(source, Tensor)
-                own = [
-                    self._detailed(
-                        next(decoded_texts).text,
-                        hypothesis["tokens"],
-                        hypothesis["positional_scores"],
-                        hypothesis["score"],
-                        source,
-                        stripped,
-                        hypothesis["alignment"],
-                    )
-                    for hypothesis in best
-                ]
             else:
-                own = [next(decoded_texts).text for _ in best]
+                assert isinstance(source, Tensor)
+                alignments = [one["alignment"] if alignment else None for one in best]
+                own = self._written(source, stripped, list(map(_output, best)), details, alignments)
             results.append(own[0] if own is not None and request.nbest == 1 else own)
         if not details:
             errors = {
@@ -601,36 +593,46 @@ class Translator(JoiningTranslator):
         acts = request.decoding.get("sampling") or request.decoding.get("decoding_stats")
         if request.key is None or self._device != "cpu" or acts:
             return None
-        if request.key not in self._joinings:
-            generator = self._built(request.decoding)
-            n_source = SourceLimit.of(self._positions, None).most or MOST_POSITIONS
-            recipe = None
-            if isinstance(generator, DecodingGenerator):
-                recipe = generator.recipe(n_source)
-            joining = None
-            if recipe is not None and not self._changes_hypotheses:
-                memory = generator.drafts
-                joining = Joining(
-                    {(recipe.bos, ()): recipe},
-                    stripped_by(generator),
-                    memory if isinstance(memory, TranslationMemory) else None,
-                )
-            if len(self._joinings) >= MOST_REQUESTS:
-                self._joinings.clear()
-            self._joinings[request.key] = joining
-        return self._joinings[request.key]
+        return self._remembered(request.key, lambda: self._new_joining(request.decoding))
+
+    def _new_joining(self, decoding: dict[str, Any]) -> Optional[Joining]:
+        generator = self._built(decoding)
+        recipe = None
+        if isinstance(generator, DecodingGenerator):
+            n_source = SourceLimit.of(self._positions, None).most
+            recipe = generator.recipe(n_source or MOST_POSITIONS)
+        if recipe is None or self._changes_hypotheses:
+            return None
+        memory = generator.drafts if isinstance(generator.drafts, TranslationMemory) else None
+        return Joining({(recipe.bos, ()): recipe}, stripped_by(generator), memory)
 
     def _written(
-        self, source: Tensor, stripped: set[int], outputs: Sequence[Output], details: bool
+        self,
+        source: Tensor,
+        stripped: set[int],
+        outputs: Sequence[Output],
+        details: bool,
+        alignments: Iterable[Optional[Alignment]] = (),
     ) -> list[Any]:
-        """Strings or :class:`Translation` objects for the outputs of a search."""
+        """Strings or :class:`Translation` objects for the outputs of a sentence."""
         tokens = [torch.from_numpy(output.tokens) for output in outputs]
         texts = [own.text for own in self._codec.decode(tokens, stripped)]
         if not details:
             return texts
+        target = self.task.target_dictionary
+        source_words = words(self.task.source_dictionary, source.tolist(), None)
         return [
-            self._detailed(text, own.tokens, own.positional_scores, own.score, source, stripped)
-            for text, own in zip(texts, outputs)
+            Translation.of(
+                text,
+                own.tokens.tolist(),
+                own.positional_scores.tolist(),
+                own.score,
+                stripped,
+                lambda kept: words(target, kept, None),
+                source_words,
+                alignment,
+            )
+            for text, own, alignment in zip_longest(texts, outputs, alignments)
         ]
 
     def _request_of(self, options: dict[str, Any]) -> Request:
@@ -737,14 +739,10 @@ class Translator(JoiningTranslator):
         if drafts and not isinstance(generator, DecodingGenerator):
             raise ValueError("drafts: not supported by decoding fairseq; use decoding greedy")
         for batch in self._batches(generator, tokens, request):
-            if drafts:
-                batch["drafts"] = [drafts[place] for place in batch["id"].tolist()]
             if self._device != "cpu":
                 batch = utils.apply_to_sample(lambda tensor: tensor.to(self._device), batch)
-            best = [
-                (place, found if isinstance(found, Problem) else found[: request.nbest] or LEFT_OUT)
-                for place, found in decoded(self.task, generator, self._models, batch)
-            ]
+            given_to_task = (self.task, generator, self._models, batch)
+            best = list(decoded(*given_to_task, request.nbest, drafts))
             if alignment:
                 self._align(batch, [found for _, found in best])
             yield from best
@@ -800,31 +798,12 @@ class Translator(JoiningTranslator):
         for (_, hypothesis), found in zip(pairs, alignments):
             hypothesis["alignment"] = found
 
-    def _detailed(
-        self,
-        text: str,
-        tokens: Any,
-        scores: Any,
-        score: Any,
-        source: Tensor,
-        stripped: set[int],
-        alignment: Any = None,
-    ) -> Translation:
-        """
-        Args:
-            tokens, scores: arrays or tensors ``[m]``.
-        """
-        target, sources = self.task.target_dictionary, self.task.source_dictionary
-        return Translation.of(
-            text,
-            tokens.tolist(),
-            scores.tolist(),
-            float(score),
-            stripped,
-            lambda kept: words(target, kept, None),
-            words(sources, source.tolist(), None),
-            alignment if isinstance(alignment, list) else None,
-        )
+
+def _output(hypothesis: Hypothesis) -> Output:
+    """A hypothesis of any generator, like those of compiled searches."""
+    names = ("tokens", "positional_scores")
+    tokens, scores = (hypothesis[name].cpu().numpy() for name in names)
+    return Output(tokens, scores, float(hypothesis["score"]))
 
 
 def stripped_by(generator: Any) -> set[int]:

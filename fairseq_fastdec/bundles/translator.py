@@ -1,6 +1,6 @@
 """Translates with a bundle, without torch and fairseq."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
 from types import SimpleNamespace
@@ -27,8 +27,6 @@ KINDS = {kind.__name__: kind for kind in (BeamOptions, BlockOptions, JacobiOptio
 # fairseq's search options; all but unnormalized have the name of the field of SearchRules.
 RULES = {"unnormalized"} | {field.name for field in fields(SearchRules)} & HONOURED.keys()
 OPTIONS = sorted({"decoding", "beam", "nbest", "temperature"} | RULES)
-# The number of combinations of options whose recipes a translator caches.
-MOST_REQUESTS = 64
 
 
 class BundleTranslator(JoiningTranslator):
@@ -61,8 +59,8 @@ class BundleTranslator(JoiningTranslator):
         self._content = content
         self._models = [part.built() for part in content["models"]]
         self._options = {**content["options"], **options}
-        self._kept: dict[Hashable, tuple[Recipe, int]] = {}
-        self._usual = self._request({})
+        _check(self._options)
+        self._usual = self._new_request(self._options)
 
     @classmethod
     def of(cls, path: PathLike, **options: Any) -> "BundleTranslator":
@@ -186,18 +184,14 @@ class BundleTranslator(JoiningTranslator):
 
     def _request(self, options: dict[str, Any]) -> tuple[Recipe, int]:
         """The recipe for a call's options, and the number of hypotheses to return."""
-        if not options and self._kept:
+        if not options:
             return self._usual
         merged = {**self._options, **options}
         _check(merged)
         key = tuple(sorted((name, type(value), value) for name, value in merged.items()))
-        if key not in self._kept:
-            if len(self._kept) >= MOST_REQUESTS:
-                self._kept.clear()
-            self._kept[key] = self._made(merged)
-        return self._kept[key]
+        return self._remembered(key, lambda: self._new_request(merged))
 
-    def _made(self, options: dict[str, Any]) -> tuple[Recipe, int]:
+    def _new_request(self, options: dict[str, Any]) -> tuple[Recipe, int]:
         """
         Raises:
             ValueError: for an option that is unknown or that the method cannot honour.

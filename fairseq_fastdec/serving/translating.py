@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple, Optional, Union
@@ -22,6 +22,8 @@ from .scheduler import Mailbox, Scheduler, SchedulerOptions, SearchOutcome
 
 # The maximum number of sentences of a stream that wait, are decoded or are held for their turn.
 STREAM_BUFFER = 512
+# The number of combinations of options for which a translator keeps prepared objects.
+MOST_REQUESTS = 64
 
 
 # Returns the value for a sentence, or raises its error.
@@ -70,6 +72,7 @@ class JoiningTranslator(ABC):
         self._scheduler: Optional[Scheduler] = None
         self._scheduling = SchedulerOptions()
         self._starting = threading.Lock()
+        self._made: dict[Hashable, Any] = {}
 
     @abstractmethod
     def translate(
@@ -98,6 +101,21 @@ class JoiningTranslator(ABC):
         Raises:
             ValueError: for an option that is unknown or that the method cannot honour.
         """
+
+    def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """The object that ``make`` returns, which later calls with an equal key return again.
+
+        Args:
+            key: the options of a call.
+        """
+        try:
+            return self._made[key]
+        except KeyError:
+            made = make()
+        if len(self._made) >= MOST_REQUESTS:
+            self._made.clear()
+        self._made[key] = made
+        return made
 
     def n_threads(self) -> int:
         """The number of threads that decode one sentence."""

@@ -14,7 +14,6 @@ from ..errors import end_with, errors_in_one_line
 from ..noise import results_only
 from ..opening import load
 from ..results import Translation
-from ..serving.scheduler import CAPACITY
 from .command_line import (
     SEARCH_OPTIONS,
     add_search_options,

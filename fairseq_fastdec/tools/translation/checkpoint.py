@@ -20,7 +20,7 @@ from ...data.batches import batches_of
 from ...data.codec import TextCodec, warn_of_subwords
 from ...decoding.draft_file import DraftFile
 from ...results import Problem
-from ...translator import SourceLimit, decoded, stripped_by
+from ...translator import LEFT_OUT, SourceLimit, decoded, stripped_by
 from ..command_line import to_config, version
 from ..corpus import check_options, load_models, on_device, uses_cuda
 from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypothesis
@@ -185,7 +185,7 @@ class CheckpointTranslator(LineTranslator):
             else:
                 results[places[place]] = best
         self._codec.forget_words()
-        return [result or Problem("not translated", "the task left it out") for result in results]
+        return [result or LEFT_OUT for result in results]
 
     def _decoded(
         self, tokens: list[Tensor], drafts: Optional[list[Tensor]], progress: Progress
@@ -199,14 +199,12 @@ class CheckpointTranslator(LineTranslator):
         data, seed = self._cfg.dataset, self._cfg.common.seed
         batches = batches_of(self.task, tokens, data, self._max_positions, seed) if tokens else []
         for batch in list(batches):
-            batch = on_device(batch, self._cfg)
-            if drafts is not None:
-                batch["drafts"] = [drafts[place] for place in batch["id"].tolist()]
-            for place, best in decoded(self.task, self._generator, self._models, batch):
+            given_to_task = (self.task, self._generator, self._models, on_device(batch, self._cfg))
+            for place, best in decoded(*given_to_task, self._nbest, drafts):
                 found[place] = (
                     best
                     if isinstance(best, Problem)
-                    else [(hypo["tokens"], hypo["score"]) for hypo in best[: self._nbest]]
+                    else [(hypo["tokens"], hypo["score"]) for hypo in best]
                 )
             progress(batch["nsentences"])
         return found
