@@ -16,8 +16,9 @@ from torch import Tensor
 
 from ..data.token_order import TRAINING_OF_TWO
 from ..engine import EngineModels, ProposalWays, Shortlist
-from ..engine.searches import Recipe
+from ..engine.searches import Recipe, SearchOptions
 from ..network import Ensemble
+from .compiled.search import CompiledSearch
 from .constraints import GenerationRules
 from .draft_file import DraftFile
 from .generation_options import NO_REPEAT
@@ -42,13 +43,14 @@ class DecodingGenerator(ABC):
     """A drop-in replacement for fairseq's ``SequenceGenerator``, with statistics.
 
     A method is a subclass with :meth:`translate`, which decodes with torch. If the engine supports
-    the models and :meth:`compiled_search` returns a search, compiled code decodes instead.
+    the models and :meth:`search_options` returns options, compiled code decodes instead.
 
     Attributes:
         keeps_one_hypothesis: whether ``--beam`` and ``--nbest`` above 1 are invalid.
         verifies_drafts: whether it accepts drafts given for the sentences.
         tokens_per_step: the number of tokens that the model has to predict per step.
         honours: the flags of fairseq's optional features that this method supports.
+        search_class: the class of :attr:`search`, for methods with :meth:`search_options`.
         network: the models, for :meth:`translate`.
         beam: ``--beam``, at most the number of types that can be chosen.
         shortlist: the target types of ``--shortlist``; ``None`` for all.
@@ -60,6 +62,7 @@ class DecodingGenerator(ABC):
     """
 
     search: Any
+    search_class: type[CompiledSearch]
     keeps_one_hypothesis = False
     verifies_drafts = False
     tokens_per_step = 1
@@ -144,11 +147,12 @@ class DecodingGenerator(ABC):
         ways = (self.n_proposing_heads, n_types, self.options.rounds_proposals)
         precision = str(self.options.engine_precision)
         self._engine = EngineModels(models, precision, ProposalWays(*ways))
-        search = self.compiled_search(self._engine)
-        if search is None:
+        options = self.search_options()
+        if options is None:
             self._check_torch("the method has no compiled code")
-        else:
-            self._engine_decodes()
+            return None
+        search = self.compiled_search(options)
+        self._engine_decodes()
         return search
 
     def _engine_decodes(self) -> bool:
@@ -177,13 +181,14 @@ class DecodingGenerator(ABC):
             )
         _say(self.name, problem)
 
-    def compiled_search(self, models: EngineModels) -> Optional[Any]:
-        """The method in compiled code, an object like :class:`~.compiled.outputs.CompiledOutputs`.
-
-        Returns:
-            ``None`` if there is none
-        """
+    def search_options(self) -> Optional[SearchOptions]:
+        """The method's options in compiled code; ``None`` without compiled code."""
         return None
+
+    def compiled_search(self, options: SearchOptions) -> CompiledSearch:
+        """A compiled search with the models and rules of this generator."""
+        given = (self._engine, self.rules, self.temperature, options, self.shortlist)
+        return self.search_class(*given)
 
     @property
     def n_proposing_heads(self) -> int:

@@ -22,7 +22,7 @@ from examples.super_resolution import (
     results,
 )
 from examples.super_resolution import run as example
-from fairseq_fastdec.decoding.methods.acceptance import acceptance_test
+from fairseq_fastdec.decoding.methods.acceptance import acceptance_of
 from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import command_line, example_in_process, tiny
 
@@ -110,7 +110,8 @@ def test_the_dictionary_has_the_distances_of_intensities(tmp_path):
     proposed, best = tokens
     log_probs = torch.full((1, 6, len(words)), -1.0).scatter_(-1, best[..., None], 0.0)
     options = DecodingOptions(decoding="blockwise", acceptance="distance", acceptance_distance=2)
-    verdict = acceptance_test(options, words)(proposed, log_probs)
+    test, _ = acceptance_of(options, words)
+    verdict = test(proposed, log_probs)
     assert verdict.tolist() == [[True, True, False, False, False, True]]
 
 

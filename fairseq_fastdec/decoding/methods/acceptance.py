@@ -53,7 +53,7 @@ def at_least(proposals: Tensor, log_probs: Tensor, test: AcceptanceTest, n: int)
     return is_accepted
 
 
-# A test, and its arguments in compiled code.
+# A test, and its arguments in compiled code, those of ``_engine.Acceptance``.
 Acceptance = tuple[AcceptanceTest, dict[str, Any]]
 
 
@@ -111,23 +111,17 @@ class AcceptanceOptions:
     )
 
 
-def acceptance_test(options: "DecodingOptions", dictionary: Dictionary) -> AcceptanceTest:
-    """The test of ``--acceptance`` and ``--min-block-size``.
+def acceptance_of(options: "DecodingOptions", dictionary: Dictionary) -> Acceptance:
+    """The test of ``--acceptance`` and ``--min-block-size``, in torch and in compiled code.
 
     Raises:
         ValueError: for ``--acceptance distance`` if the vocabulary has no integers.
     """
-    test, _ = ACCEPTANCES[str(options.acceptance)](options, dictionary)
-    if options.min_block_size == 1:
-        return test
-    return partial(at_least, test=test, n=options.min_block_size)
-
-
-def compiled_acceptance(options: "DecodingOptions", dictionary: Dictionary) -> dict[str, Any]:
-    """The test in compiled code: the arguments of ``_engine.Acceptance``."""
-    kind = str(options.acceptance)
-    _, arguments = ACCEPTANCES[kind](options, dictionary)
-    return {"kind": kind, "min_block": options.min_block_size, **arguments}
+    kind, n = str(options.acceptance), options.min_block_size
+    test, arguments = ACCEPTANCES[kind](options, dictionary)
+    if n > 1:
+        test = partial(at_least, test=test, n=n)
+    return test, {"kind": kind, "min_block": n, **arguments}
 
 
 def _is_possible(proposals: Tensor, log_probs: Tensor) -> Tensor:

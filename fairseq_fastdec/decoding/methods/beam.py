@@ -8,7 +8,6 @@ import numpy as np
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...engine import EngineModels
 from ...engine.searches import BeamOptions
 from ...errors import flag_of
 from ..compiled.beams import BeamResult, CompiledBeams, SentenceLimits, in_order
@@ -30,6 +29,7 @@ class FixedBeam(DecodingGenerator):
     By default, hypotheses and scores are those of fairseq's ``SequenceGenerator``.
     """
 
+    search_class = CompiledBeams
     honours = DecodingGenerator.honours | SAMPLING_FLAGS
     default_threshold = math.inf
     default_max_candidates: Optional[int] = None
@@ -55,11 +55,10 @@ class FixedBeam(DecodingGenerator):
             waits=finalize == "paper",
         )
 
-    def compiled_search(self, models: EngineModels) -> CompiledBeams:
+    def search_options(self) -> BeamOptions:
         rule = self.rule
         draws = None if rule.draws is None else (rule.draws.topk, rule.draws.topp)
-        options = BeamOptions(rule.width, rule.threshold, rule.per_candidate, rule.waits, draws)
-        return CompiledBeams(models, self.rules, self.temperature, options, self.shortlist)
+        return BeamOptions(rule.width, rule.threshold, rule.per_candidate, rule.waits, draws)
 
     def translate_compiled(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from ...engine.network.heads import heads_agree
 from ...engine.searches import BlockOptions
 from ..option_rules import option
-from .acceptance import AcceptanceTest, acceptance_test, compiled_acceptance
+from .acceptance import AcceptanceTest, acceptance_of
 from .generator import SingleHypothesisMethod
 from .given_drafts import GivenDrafts, opened
 from .outputs import OutputBatch
@@ -108,7 +108,7 @@ class Blockwise(SingleHypothesisMethod):
                 "--path: models with and without --block-heads sequential cannot be combined; give "
                 "models of one kind, or use --decoding greedy"
             )
-        self._test = acceptance_test(options, self.dictionary)
+        self._test, self._acceptance = acceptance_of(options, self.dictionary)
         given = options.proposal_confidence
         is_limited = options.keeps_p1_tokens and self.network.has_sequential_heads
         default = DEFAULT_CONFIDENCE if is_limited else 0.0
@@ -125,7 +125,7 @@ class Blockwise(SingleHypothesisMethod):
             n_in_tree=self.options.proposal_tree or 0,
             confidence=self._confidence,
             by_time=self._times.is_used,
-            acceptance=compiled_acceptance(self.options, self.dictionary),
+            acceptance=self._acceptance,
         )
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:

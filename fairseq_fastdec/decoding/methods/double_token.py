@@ -11,7 +11,6 @@ from torch import Tensor
 
 from ...data.special_tokens import start_tokens
 from ...data.token_order import common_order
-from ...engine import EngineModels
 from ...engine.searches import PairOptions
 from ..compiled.beams import BeamResult, in_order
 from ..compiled.pairs import CompiledPairs
@@ -82,6 +81,7 @@ class DoubleToken(DecodingGenerator):
     --max-len-a, --max-len-b, --min-len, and the length by which scores are divided.
     """
 
+    search_class = CompiledPairs
     tokens_per_step = 2
     # Without --no-repeat-ngram-size: n-grams are unknown while tokens are added at both ends.
     honours = frozenset()
@@ -91,10 +91,9 @@ class DoubleToken(DecodingGenerator):
         self.rules = self.rules.of_pairs(self.order, self.dictionary)
         self._end = self.rules.eos
 
-    def compiled_search(self, models: EngineModels) -> CompiledPairs:
+    def search_options(self) -> PairOptions:
         _, right = start_tokens(self.order, self.dictionary)
-        options = PairOptions(self.beam, right)
-        return CompiledPairs(models, self.rules, self.temperature, options, self.shortlist)
+        return PairOptions(self.beam, right)
 
     def translate_compiled(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]

@@ -228,52 +228,44 @@ def target_types(source: Dictionary, target: Dictionary) -> Tensor:
     return indices.masked_fill(indices.eq(target.unk()), target.pad())
 
 
-def compiled_drafts(
-    options: "DecodingOptions",
-    source: Optional[Dictionary],
-    target: Dictionary,
-    replaces_answers: bool,
-) -> dict[str, Any]:
-    """The drafts of :func:`draft_of` in compiled code: the arguments of ``_engine.Drafts``."""
-    name = options.draft_name
-    drafts: dict[str, Any] = {"kind": name, "replaces_answers": replaces_answers}
-    if name in ("ngram", "source"):
-        drafts["order"] = options.ngram_order
-    if name == "ngram":
-        drafts["across_sentences"] = str(options.ngram_pool) == "run"
-    if name in ("copy", "source"):
-        assert source is not None  # checked by draft_of
-        drafts["target_types"] = target_types(source, target).tolist()
-    return drafts
-
-
 def draft_of(
     options: "DecodingOptions",
     source: Optional[Dictionary],
     target: Dictionary,
     eos: int,
     replaces_answers: bool,
-) -> Draft:
+) -> tuple[Draft, dict[str, Any]]:
     """The drafts of ``--draft``.
 
     Args:
         source: ``None`` if sources are not tokens of a dictionary.
         replaces_answers: as for :class:`DraftFromNgrams`.
 
+    Returns:
+        the drafts in torch, and in compiled code: the arguments of ``_engine.Drafts``.
+
     Raises:
         ValueError: for drafts copied from sources that are not tokens.
     """
     name, order = options.draft_name, options.ngram_order
-    if name in ("copy", "source") and source is None:
-        raise ValueError(
-            f"--draft {name}: the model's sources are not tokens of a dictionary; use another draft"
-        )
+    arguments: dict[str, Any] = {"kind": name, "replaces_answers": replaces_answers}
+    if name in ("ngram", "source"):
+        arguments["order"] = order
+    if name in ("copy", "source"):
+        if source is None:
+            raise ValueError(
+                f"--draft {name}: the model's sources are not tokens of a dictionary; use another "
+                "draft"
+            )
+        arguments["target_types"] = target_types(source, target).tolist()
+    draft = Draft()
     if name == "copy":
-        return DraftFromSource(source, target)
-    if name == "previous":
-        return DraftFromTail(target.pad())
-    if name == "ngram":
-        return DraftFromNgrams(order, eos, str(options.ngram_pool) == "run", replaces_answers)
-    if name == "source":
-        return DraftFromSourceNgrams(order, source, target, eos, replaces_answers)
-    return Draft()
+        draft = DraftFromSource(source, target)
+    elif name == "previous":
+        draft = DraftFromTail(target.pad())
+    elif name == "ngram":
+        arguments["across_sentences"] = of_run = str(options.ngram_pool) == "run"
+        draft = DraftFromNgrams(order, eos, of_run, replaces_answers)
+    elif name == "source":
+        draft = DraftFromSourceNgrams(order, source, target, eos, replaces_answers)
+    return draft, arguments

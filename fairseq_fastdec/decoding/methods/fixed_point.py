@@ -18,7 +18,7 @@ from ...engine.searches import JacobiOptions
 from ..hypothesis import Hypotheses
 from ..sources import Sources
 from ..statistics import SentenceRecord
-from .drafts import compiled_drafts, draft_of
+from .drafts import draft_of
 from .generator import SingleHypothesisMethod
 from .outputs import OutputBatch, agreeing
 
@@ -41,7 +41,7 @@ class FixedPointMethod(SingleHypothesisMethod):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         # N-grams must not replace answers here: the iteration might not converge.
-        self._drafts = draft_of(
+        self._drafts, self._compiled_drafts = draft_of(
             self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=False
         )
 
@@ -64,12 +64,11 @@ class FixedPointMethod(SingleHypothesisMethod):
         return self.options.jacobi_block_size
 
     def search_options(self) -> JacobiOptions:
-        dictionaries = (self.source_dictionary, self.dictionary)
         return JacobiOptions(
             block_size=self.block_size,
             ends_inside_blocks=self.ends_within_block,
             waits_behind_eos=self.waits_behind_eos,
-            drafts=compiled_drafts(self.options, *dictionaries, replaces_answers=False),
+            drafts=self._compiled_drafts,
         )
 
     def run(

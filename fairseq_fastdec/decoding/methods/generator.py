@@ -3,12 +3,10 @@
 import functools
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Optional
 
 from torch import Tensor
 
-from ...engine import EngineModels
-from ...engine.searches import SearchOptions
 from ..compiled.outputs import CompiledOutputs
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypotheses
@@ -28,20 +26,10 @@ class SingleHypothesisMethod(DecodingGenerator):
         records: the cost of each sentence of the last batch decoded by torch.
     """
 
+    search_class = CompiledOutputs
     keeps_one_hypothesis = True
     accepts_blocks = True
     records: Sequence[SentenceRecord] = ()
-
-    def search_options(self) -> Optional[SearchOptions]:
-        """The method's options in compiled code; ``None`` without compiled code."""
-        return None
-
-    def compiled_search(self, models: EngineModels) -> Optional[Any]:
-        options = self.search_options()
-        if options is None:
-            return None
-        given = (models, self.rules, self.temperature, options, self.shortlist)
-        return CompiledOutputs(*given)
 
     @functools.cached_property
     def given_drafts(self) -> GivenDrafts:

@@ -9,9 +9,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...engine import EngineModels
 from ...engine.searches import BlockOptions
-from ..compiled.outputs import CompiledOutputs
 from ..option_rules import option
 from ..sources import Sources
 from ..statistics import Statistics
@@ -52,10 +50,10 @@ class GSJacobi(FixedPointMethod):
         # The paper's measurements solve every equation of a block.
         self.waits_behind_eos = not self.options.oracle_length
 
-    def compiled_search(self, models: EngineModels) -> Optional[Any]:
-        given = (models, self.rules, self.temperature, BlockOptions(), self.shortlist)
-        self._greedy_search = CompiledOutputs(*given)
-        return super().compiled_search(models)
+    def choose_search(self, models: Sequence[FairseqEncoderDecoderModel]) -> Any:
+        search = super().choose_search(models)
+        self._greedy_search: Any = self.compiled_search(BlockOptions())
+        return search
 
     def horizons(self, sources: Sources, bos: int, prefix: Optional[Tensor]) -> Optional[Tensor]:
         # Line 2: m <- len(y)

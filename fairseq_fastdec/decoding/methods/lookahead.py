@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ...engine.searches import BlockOptions
 from ..option_rules import option
-from .drafts import Draft, compiled_drafts, draft_of
+from .drafts import Draft, draft_of
 from .generator import SingleHypothesisMethod
 from .given_drafts import GivenDrafts, opened
 from .outputs import OutputBatch, agreeing
@@ -44,14 +44,14 @@ class Lookahead(SingleHypothesisMethod):
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self._window = self.options.lookahead_window
         self._times = ProposalTimes(self.options.proposes_by_time)
-        self._drafts = draft_of(
+        self._drafts, self._compiled_drafts = draft_of(
             self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=True
         )
 
     def search_options(self) -> BlockOptions:
-        dictionaries = (self.source_dictionary, self.dictionary)
-        drafts = compiled_drafts(self.options, *dictionaries, replaces_answers=True)
-        return BlockOptions(window=self._window, by_time=self._times.is_used, drafts=drafts)
+        return BlockOptions(
+            window=self._window, by_time=self._times.is_used, drafts=self._compiled_drafts
+        )
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
         decode_in_windows(batch, last, self._window, self._drafts, self.given_drafts, self._times)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_fastdec.decoding.methods.acceptance import acceptance_test, integer_values
+from fairseq_fastdec.decoding.methods.acceptance import acceptance_of, integer_values
 from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import tiny
 from tests.support.trained_models import TASK
@@ -25,7 +25,7 @@ def numbers():
 
 
 def accepts(token, dictionary=TASK.target_dictionary, log_probs=LOG_PROBS, **options):
-    test = acceptance_test(DecodingOptions(decoding="blockwise", **options), dictionary)
+    test, _ = acceptance_of(DecodingOptions(decoding="blockwise", **options), dictionary)
     return test(torch.tensor([[token]]), log_probs).item()
 
 
@@ -52,7 +52,7 @@ def test_words_have_no_distance():
 
 def test_at_least_some_tokens():
     log_probs = LOG_PROBS.expand(1, 3, 9)
-    test = acceptance_test(
+    test, _ = acceptance_of(
         DecodingOptions(decoding="blockwise", min_block_size=3), TASK.target_dictionary
     )
     assert test(torch.tensor([[7, 7, 7]]), log_probs).tolist() == [[True, True, False]]

@@ -30,7 +30,8 @@ class KnownBatch:
 
 def draft(name, source=WORDS, replaces_answers=False, **options):
     options = DecodingOptions(decoding="lookahead", draft=name, **options)
-    return draft_of(options, source, WORDS, EOS, replaces_answers)
+    found, _ = draft_of(options, source, WORDS, EOS, replaces_answers)
+    return found
 
 
 def filled(source, batch, kept, n_kept, certain=None):
