@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from types import ModuleType
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -48,8 +47,9 @@ class BlockOptions(NamedTuple):
         given = self.acceptance
         return given.get("kind", "exact") == "exact" and given.get("min_block", 1) == 1
 
-    def search(self, module: ModuleType, **shared: Any) -> Any:
-        """A search of ``_engine`` over the models of ``shared``, for any number of sentences."""
+    def search(self, models: list[Any], rules: Any) -> Any:
+        """A search of ``_engine`` for any number of sentences, with an ensemble and rules."""
+        module = loading.library()
         return module.block_search(
             acceptance=module.Acceptance(**self.acceptance),
             proposals=module.Proposals(
@@ -61,7 +61,8 @@ class BlockOptions(NamedTuple):
                 drafts=module.Drafts(**self.drafts),
             ),
             capacity=module.ALL_STEPS,
-            **shared,
+            models=models,
+            rules=rules,
         )
 
 
@@ -82,15 +83,17 @@ class JacobiOptions(NamedTuple):
     n_heads: int = 1
     records_blocks: bool = True
 
-    def search(self, module: ModuleType, **shared: Any) -> Any:
-        """A search of ``_engine`` over the models of ``shared``, for any number of sentences."""
+    def search(self, models: list[Any], rules: Any) -> Any:
+        """A search of ``_engine`` for any number of sentences, with an ensemble and rules."""
+        module = loading.library()
         return module.jacobi_search(
             block_size=loading.bounded(self.block_size),
             ends_inside_blocks=self.ends_inside_blocks,
             waits_behind_eos=self.waits_behind_eos,
             drafts=module.Drafts(**self.drafts),
             capacity=module.ALL_STEPS,
-            **shared,
+            models=models,
+            rules=rules,
         )
 
 
@@ -111,8 +114,9 @@ class BeamOptions(NamedTuple):
     lets_wait: bool
     sampling: Optional[Sequence[float]] = None
 
-    def search(self, module: ModuleType, **shared: Any) -> Any:
-        """A search of ``_engine`` over the models of ``shared``."""
+    def search(self, models: list[Any], rules: Any) -> Any:
+        """A search of ``_engine`` for any number of sentences, with an ensemble and rules."""
+        module = loading.library()
         return module.BeamSearch(
             options=module.BeamOptions(
                 width=self.width,
@@ -121,7 +125,8 @@ class BeamOptions(NamedTuple):
                 lets_wait=self.lets_wait,
                 sampling=None if self.sampling is None else module.Sampling(*self.sampling),
             ),
-            **shared,
+            models=models,
+            rules=rules,
         )
 
 
@@ -136,10 +141,11 @@ class PairOptions(NamedTuple):
     width: int
     right_bos: int
 
-    def search(self, module: ModuleType, **shared: Any) -> Any:
-        """A search of ``_engine`` over the models of ``shared``, for any number of sentences."""
+    def search(self, models: list[Any], rules: Any) -> Any:
+        """A search of ``_engine`` for any number of sentences, with an ensemble and rules."""
+        module = loading.library()
         options = module.PairOptions(self.width, self.right_bos, capacity=module.ALL_STEPS)
-        return module.PairSearch(options=options, **shared)
+        return module.PairSearch(options=options, models=models, rules=rules)
 
 
 SearchOptions = Union[BlockOptions, JacobiOptions, BeamOptions, PairOptions]
@@ -185,8 +191,7 @@ class Recipe:
 
     def new_search(self) -> Any:
         """Create a search without sentences."""
-        rules = self.rules.compiled(self.temperature)
-        return self.options.search(loading.library(), models=self.models, rules=rules)
+        return self.options.search(self.models, self.rules.compiled(self.temperature))
 
     @cached_property
     def search(self) -> Any:

@@ -7,7 +7,6 @@ from typing import Any, Optional
 import numpy as np
 
 from ...engine import EngineModels, Shortlist
-from ...engine.kernels import loading
 from ...engine.kernels.parts import EnginePart
 from ...engine.searches import PairOptions, Recipe
 from ..constraints import GenerationRules
@@ -63,7 +62,7 @@ class CompiledSearch:
         models = self._models.reaching(n_source, n_target)
         if self._search is None or models is not self._models_of_search:
             rules = self._rules.compiled(self._temperature)
-            self._search = self._options.search(loading.library(), models=models, rules=rules)
+            self._search = self._options.search(models, rules)
             self._models_of_search = models
         # After an error the search is dropped, since it may still hold sentences.
         search, self._search = self._search, None

@@ -200,14 +200,10 @@ class Streaming(VariableBeam):
     def _stream(
         self, batch: BeamBatch, beams: list[Beam], sources: Sources, bos: int
     ) -> Iterator[Beam]:
-        n_before, policy, epsilon = (
-            self.statistics.encoder_invocations,
-            self._policy,
-            self._epsilon,
-        )
+        n_before = self.statistics.encoder_invocations
         capacity = replace(self.capacity, rows=self.options.max_beam_rows)
         n_tokens = sources.lengths.tolist()
-        stream = RefillSchedule(beams, n_tokens, capacity, epsilon, self.rule.width)
+        stream = RefillSchedule(beams, n_tokens, capacity, self._epsilon, self.rule.width)
         # Line 6: while inputs are waiting or beams are in progress
         while stream.waiting or batch.beams:
             # Lines 7 to 11: if |B| <= epsilon n, refill the batch
@@ -216,7 +212,7 @@ class Streaming(VariableBeam):
                 net_input = _some_of(sources, [beam.number for beam in due], self.rules.pad)
                 batch.admit(due, net_input, sources.device)
             # Line 12: select the beams with min l_t
-            focus = stream.focus(batch.beams, policy)
+            focus = stream.focus(batch.beams, self._policy)
             # Lines 13 to 18: expand them, and remove terminated beams
             yield from batch.expand(focus, bos)
         self.statistics.refills += self.statistics.encoder_invocations - n_before - 1
