@@ -19,6 +19,7 @@ from fairseq_fastdec.decoding.hypothesis import NotFinite
 from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import tiny
 from tests.support.against_fairseq import (
+    assert_as_fairseq,
     assert_same,
     fairseq_hypotheses,
     lengths_strategy,
@@ -42,10 +43,7 @@ from tests.support.trained_models import TASK, blockwise_model, stock_model
 def test_greedy_is_fairseqs_beam_1(trained, dtype, options, lengths, left_pad, seed):
     models = [stock_model(0, dtype, trained)]
     sample = tiny.random_batch(TASK, lengths, left_pad, seed)
-    assert_same(
-        our_hypotheses(models, sample, "greedy", **options),
-        fairseq_hypotheses(models, sample, **options),
-    )
+    assert_as_fairseq(models, sample, "greedy", **options)
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 4])
@@ -61,10 +59,7 @@ def test_exact_blockwise_is_fairseqs_beam_1(model_options, block_size, options, 
     models = [blockwise_model(**model_options)]
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     method = dict(decoding_block_size=block_size)
-    assert_same(
-        our_hypotheses(models, sample, "blockwise", method, **options),
-        fairseq_hypotheses(models, sample, **options),
-    )
+    assert_as_fairseq(models, sample, "blockwise", method, **options)
 
 
 @settings(max_examples=20, deadline=None)
@@ -92,10 +87,7 @@ def test_prefixes(decoding, lengths, seed, width, max_len_b, min_len):
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     prefix = sample["target"][:, :width]
     options = dict(max_len_b=max_len_b, min_len=min_len)
-    assert_same(
-        our_hypotheses(models, sample, decoding, prefix_tokens=prefix, **options),
-        fairseq_hypotheses(models, sample, prefix_tokens=prefix, **options),
-    )
+    assert_as_fairseq(models, sample, decoding, prefix_tokens=prefix, **options)
 
 
 @pytest.mark.parametrize("decoding", ["greedy", "blockwise"])
@@ -103,10 +95,7 @@ def test_another_first_token(decoding):
     models = [blockwise_model()]
     sample = tiny.random_batch(TASK, [3, 5])
     bos = TASK.target_dictionary.bos()
-    assert_same(
-        our_hypotheses(models, sample, decoding, bos_token=bos),
-        fairseq_hypotheses(models, sample, bos_token=bos),
-    )
+    assert_as_fairseq(models, sample, decoding, bos_token=bos)
 
 
 @settings(max_examples=15, deadline=None)
@@ -118,10 +107,7 @@ def test_greedy_ensembles_of_different_sizes(options, lengths, seed):
         blockwise_model(),
     ]
     sample = tiny.random_batch(TASK, lengths, seed=seed)
-    assert_same(
-        our_hypotheses(models, sample, "greedy", **options),
-        fairseq_hypotheses(models, sample, **options),
-    )
+    assert_as_fairseq(models, sample, "greedy", **options)
 
 
 @settings(max_examples=15, deadline=None)
@@ -129,10 +115,7 @@ def test_greedy_ensembles_of_different_sizes(options, lengths, seed):
 def test_blockwise_ensembles(options, lengths, seed):
     models = [blockwise_model(), blockwise_model(block_ffn="split", seed=2)]
     sample = tiny.random_batch(TASK, lengths, seed=seed)
-    assert_same(
-        our_hypotheses(models, sample, "blockwise", **options),
-        fairseq_hypotheses(models, sample, **options),
-    )
+    assert_as_fairseq(models, sample, "blockwise", **options)
 
 
 @pytest.mark.parametrize("decoding", ["greedy", "blockwise"])

@@ -9,6 +9,7 @@ from fairseq_fastdec.decoding.methods.drafts import Draft
 from fairseq_fastdec.network import Ensemble
 from tests.support import tiny
 from tests.support.against_fairseq import (
+    assert_as_fairseq,
     assert_same,
     fairseq_hypotheses,
     lengths_strategy,
@@ -46,10 +47,7 @@ def test_every_method_gives_fairseqs_beam_1(
 ):
     models = [stock_model(0, dtype, trained)]
     sample = tiny.random_batch(TASK, lengths, left_pad, seed)
-    assert_same(
-        our_hypotheses(models, sample, *method, **options),
-        fairseq_hypotheses(models, sample, **options),
-    )
+    assert_as_fairseq(models, sample, *method, **options)
 
 
 @settings(max_examples=20, deadline=None)
@@ -61,7 +59,7 @@ def test_ensembles_of_different_models(method, lengths, seed):
         blockwise_model(),
     ]
     sample = tiny.random_batch(TASK, lengths, seed=seed)
-    assert_same(our_hypotheses(models, sample, *method), fairseq_hypotheses(models, sample))
+    assert_as_fairseq(models, sample, *method)
 
 
 @settings(max_examples=40, deadline=None)
@@ -76,10 +74,7 @@ def test_prefixes(method, lengths, seed, width, max_len_b):
     models = [stock_model()]
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     prefix = sample["target"][:, :width]
-    assert_same(
-        our_hypotheses(models, sample, *method, prefix_tokens=prefix, max_len_b=max_len_b),
-        fairseq_hypotheses(models, sample, prefix_tokens=prefix, max_len_b=max_len_b),
-    )
+    assert_as_fairseq(models, sample, *method, prefix_tokens=prefix, max_len_b=max_len_b)
 
 
 class RandomDraft(Draft):

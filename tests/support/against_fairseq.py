@@ -76,6 +76,17 @@ def assert_same(ours, theirs, atol=1e-4):
         torch.testing.assert_close(own["score"], reference["score"], atol=atol, rtol=0)
 
 
+def assert_as_fairseq(
+    models, sample, decoding, method=None, prefix_tokens=None, bos_token=None, **options
+):
+    """Compare a method's tokens and scores with those of fairseq's ``--beam 1``."""
+    options = dict(options, prefix_tokens=prefix_tokens, bos_token=bos_token)
+    assert_same(
+        our_hypotheses(models, sample, decoding, method, **options),
+        fairseq_hypotheses(models, sample, **options),
+    )
+
+
 options_strategy = st.fixed_dictionaries(
     dict(
         max_len_a=st.sampled_from([0, 0.5, 1.2]),

@@ -3,17 +3,26 @@
 import pytest
 import torch
 
+from fairseq_fastdec.engine import searches
 from tests.support import tiny
 from tests.support.at_once import at_once
 from tests.support.trained_models import TASK
 
 
+def prefixes(n_sentences, longest, n_types=24):
+    """Some forced tokens for each sentence, none for some."""
+    words, draw = TASK.target_dictionary, torch.Generator().manual_seed(longest)
+    tokens = torch.randint(4, n_types, (n_sentences, longest), generator=draw)
+    tokens[:, -1:] = words.eos()  # some translations are complete
+    n_forced = torch.randint(0, longest + 1, (n_sentences, 1), generator=draw)
+    is_beyond = torch.arange(longest) >= n_forced
+    return tokens.masked_fill(is_beyond, words.pad())
+
+
 def outputs_of(finished):
     """The tokens and scores of each output."""
-    outputs = finished.outputs
-    parts = (torch.from_numpy(part) for part in (outputs.tokens, outputs.scores))
-    tokens, scores = (part.split(outputs.lengths) for part in parts)
-    return [(own.tolist(), of_own.tolist()) for own, of_own in zip(tokens, scores)]
+    found = searches.outputs_of(finished.outputs)
+    return [(tokens.tolist(), scores.tolist()) for tokens, scores in found]
 
 
 def assert_alike_beams(ours, expected, atol=1e-4):
@@ -32,13 +41,12 @@ def assert_alike_beams(ours, expected, atol=1e-4):
 
 def numbers_of_beams(finished):
     """For each sentence, the tokens, scores and totals of its hypotheses, and its counts."""
-    hypotheses = iter(
-        (*output, total) for output, total in zip(outputs_of(finished), finished.totals.tolist())
-    )
-    costs = zip(finished.ids, finished.n_hypotheses, finished.steps, finished.expansions)
+    found = searches.hypotheses_of(finished)
     return {
-        number: ([next(hypotheses) for _ in range(n)], steps, expansions)
-        for number, n, steps, expansions in costs
+        number: ([(*map(list, own[:2]), own[2]) for own in hypotheses], steps, expansions)
+        for number, hypotheses, steps, expansions in zip(
+            finished.ids, found, finished.steps, finished.expansions
+        )
     }
 
 

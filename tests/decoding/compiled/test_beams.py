@@ -19,6 +19,7 @@ from tests.support.compiled_searches import (
     found_alone,
     found_joining,
     numbers_of_beams,
+    prefixes,
 )
 from tests.support.lexical_tables import next_words
 from tests.support.trained_models import TASK, blockwise_model, stock_model
@@ -76,15 +77,6 @@ SHORTLISTS = st.sampled_from([{}, {}, dict(shortlist_first=0), dict(shortlist_fi
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     return next_words(tmp_path_factory.mktemp("table") / "lex.s2t", 20)
-
-
-def prefixes(n_sentences, longest):
-    """Some forced tokens for each sentence, none for some."""
-    draw = torch.Generator().manual_seed(longest)
-    tokens = torch.randint(4, 24, (n_sentences, longest), generator=draw)
-    tokens[:, -1:] = BOS  # some translations are complete
-    n_forced = torch.randint(0, longest + 1, (n_sentences, 1), generator=draw)
-    return tokens.masked_fill(torch.arange(longest) >= n_forced, PAD)
 
 
 def build(models, decoding, method, capacity=None, compiled_search=True, **options):

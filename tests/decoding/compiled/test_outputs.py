@@ -25,6 +25,7 @@ from tests.support.compiled_searches import (
     found_alone,
     found_joining,
     outputs_of,
+    prefixes,
 )
 from tests.support.lexical_tables import next_words, write_table
 from tests.support.to_read import record_into
@@ -82,14 +83,6 @@ OPTIONS = dict(
 ARCHS = list(speech.ARCHITECTURES)
 LEARNING = ("window", "window of sentence", "gs_jacobi of n-grams")
 LENGTHS = [1, 4, 8, 9, 12, 0, 7, 3, 10, 11]
-
-
-def prefixes(n_sentences, longest):
-    """Some forced tokens for each sentence, none for some."""
-    draw = torch.Generator().manual_seed(longest)
-    tokens = torch.randint(4, 24, (n_sentences, longest), generator=draw)
-    n_forced = torch.randint(0, longest + 1, (n_sentences, 1), generator=draw)
-    return tokens.masked_fill(torch.arange(longest) >= n_forced, TASK.target_dictionary.pad())
 
 
 @pytest.fixture(scope="module")

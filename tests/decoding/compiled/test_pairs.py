@@ -18,6 +18,7 @@ from tests.support.compiled_searches import (
     found_alone,
     found_joining,
     numbers_of_beams,
+    prefixes,
 )
 from tests.support.to_read import arguments, compiled_method, method_to_read, record_into
 from tests.support.trained_models import DOUBLE_TASKS, ORDERS, double_model, stock_model
@@ -53,15 +54,6 @@ def build(models, order, method=None, **options):
     return generator
 
 
-def prefixes(n_sentences, longest):
-    """Some forced tokens for each sentence, none for some."""
-    draw = torch.Generator().manual_seed(longest)
-    tokens = torch.randint(4, END, (n_sentences, longest), generator=draw)
-    tokens[:, -1:] = EOS  # some translations are complete
-    n_forced = torch.randint(0, longest + 1, (n_sentences, 1), generator=draw)
-    return tokens.masked_fill(torch.arange(longest) >= n_forced, PAD)
-
-
 @settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     order=st.sampled_from(ORDERS),
@@ -87,7 +79,7 @@ def prefixes(n_sentences, longest):
 def test_it_finds_what_torch_finds(order, kind, beam, lengths, left_pad, n_forced, options, seed):
     task, models = DOUBLE_TASKS[order], models_of(kind, order)
     sample = tiny.random_batch(task, lengths, left_pad, seed)
-    prefix = prefixes(len(lengths), n_forced) if n_forced and order == "l2r" else None
+    prefix = prefixes(len(lengths), n_forced, END) if n_forced and order == "l2r" else None
     options = {"max_len_b": 12, "beam": beam, **options}
     ours = build(models, order, **options)
     to_read = method_to_read(models, "double_token", task=task, **options)
