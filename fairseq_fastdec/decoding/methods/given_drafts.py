@@ -199,13 +199,13 @@ class GivenDrafts:
         return best
 
 
-class Opening(NamedTuple):
-    """The first step of a batch, which is fed each row's last token and its drafts.
+class Verified(NamedTuple):
+    """A step that is fed each row's last token and its drafts.
 
     Attributes:
         features: ``[R, 1 + N, C]``.
         scores, answers: of the most probable next tokens, float32 and int64 ``[R, 1 + N]``.
-        n_right: int64 ``[R]``, how many drafts are right; these are kept.
+        n_right: int64 ``[R]``, how many drafts are right.
     """
 
     features: Tensor
@@ -218,16 +218,30 @@ class Opening(NamedTuple):
         return of_tokens[torch.arange(len(of_tokens), device=of_tokens.device), self.n_right]
 
 
-def opened(batch: OutputBatch, last: Tensor, drafts: Tensor, given: GivenDrafts) -> Opening:
-    """Verify drafts int64 ``[R, N]`` after the first fed tokens ``last``, int64 ``[R]``."""
+def verified(
+    batch: OutputBatch, last: Tensor, drafts: Tensor, given: GivenDrafts, first: int
+) -> Verified:
+    """Verify drafts: those before the first one that differs from p_1's best token are right.
+
+    Args:
+        last: int64 ``[R]``, the tokens before the drafts.
+        drafts: int64 ``[R, N]``.
+        first: as for :meth:`.outputs.OutputBatch.log_probs`.
+    """
     features = batch.step(torch.cat([last[:, None], drafts], dim=1))
-    scores, answers = batch.log_probs(features, first=0).max(dim=-1)
+    scores, answers = batch.log_probs(features, first).max(dim=-1)
     n_right = agreeing(drafts, answers[:, :-1])
     given.learn(batch, n_right)
-    batch.observe(0, drafts, answers, scores, 1 + n_right)
-    batch.network.keep(1 + n_right)
-    batch.append(drafts, scores[:, :-1], n_right)
-    return Opening(features, scores, answers, n_right)
+    batch.observe(first, drafts, answers, scores, 1 + n_right)
+    return Verified(features, scores, answers, n_right)
+
+
+def opened(batch: OutputBatch, last: Tensor, drafts: Tensor, given: GivenDrafts) -> Verified:
+    """The first step of a batch: verify drafts, and keep those that are right."""
+    found = verified(batch, last, drafts, given, first=0)
+    batch.network.keep(1 + found.n_right)
+    batch.append(drafts, found.scores[:, :-1], found.n_right)
+    return found
 
 
 def n_matching(tail: Sequence[int], draft: Sequence[int], place: int) -> int:

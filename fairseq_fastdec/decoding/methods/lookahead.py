@@ -19,8 +19,8 @@ from ...engine.searches import BlockOptions
 from ..option_rules import option
 from .drafts import Draft, draft_of
 from .generator import SingleHypothesisMethod
-from .given_drafts import GivenDrafts, opened
-from .outputs import OutputBatch, agreeing
+from .given_drafts import GivenDrafts, opened, verified
+from .outputs import OutputBatch
 from .proposal_times import ProposalTimes
 
 
@@ -101,11 +101,7 @@ def decode_in_windows(
         drafts = drafts_of_method.fill(batch, guesses, n_guesses, certain)
         drafts = given.put_first(batch, _within_limits(batch, drafts, first=1), certain)
         # Verify: feed the certain token and its drafts.
-        features = batch.step(torch.cat([certain[:, None], drafts], dim=1))
-        scores, answers = batch.log_probs(features, first=1).max(dim=-1)
-        n_right = agreeing(drafts, answers[:, :-1])
-        given.learn(batch, n_right)
-        batch.observe(1, drafts, answers, scores, 1 + n_right)
+        _, scores, answers, n_right = verified(batch, certain, drafts, given, first=1)
         # Accept: keep the certain token and the drafts that are right.
         block = torch.cat([certain[:, None], drafts], dim=1)
         block_scores = torch.cat([certain_score[:, None], scores[:, :-1]], dim=1)
