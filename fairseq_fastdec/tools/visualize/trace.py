@@ -1,7 +1,7 @@
 """Traces of decoding, step by step: the data for DDGviz."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Optional, TypeVar
 
 from torch import Tensor
@@ -28,6 +28,16 @@ class TraceStep(Generic[Token]):
     answers: list[Token]
     probabilities: list[float]
     settled: int
+
+    def shortened(self, n: int) -> "TraceStep[Token]":
+        """The step with its first n answers."""
+        return TraceStep(
+            self.first,
+            self.drafts[: n - 1],
+            self.answers[:n],
+            self.probabilities[:n],
+            min(self.settled, n),
+        )
 
 
 @dataclass
@@ -76,14 +86,8 @@ class SentenceTrace(Generic[Token]):
 
         def named(step: TraceStep) -> TraceStep[str]:
             # Before the end is known, windows can extend to --max-len-b.
-            n = max(1, len(self.tokens) - step.first)
-            return TraceStep(
-                step.first,
-                names(step.drafts[: n - 1]),
-                names(step.answers[:n]),
-                step.probabilities[:n],
-                min(step.settled, n),
-            )
+            step = step.shortened(max(1, len(self.tokens) - step.first))
+            return replace(step, drafts=names(step.drafts), answers=names(step.answers))
 
         steps = [named(step) for step in self.steps]
         source = [source_symbol(token) for token in self.source]
@@ -123,7 +127,7 @@ class Recorder:
         columns = (sentences, first, drafts, answers, scores.exp(), settled)
         rows = zip(*(column.tolist() for column in columns), n_answers)
         for sentence, start, draft, answer, probability, n_settled, n in rows:
-            step = TraceStep(start, draft[: n - 1], answer[:n], probability[:n], min(n_settled, n))
+            step = TraceStep(start, draft, answer, probability, n_settled).shortened(n)
             self._steps.setdefault(sentence, []).append(step)
 
     def take(self, sentence: int) -> list[TraceStep[int]]:
