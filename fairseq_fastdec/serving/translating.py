@@ -48,19 +48,6 @@ class SentenceJob(NamedTuple):
     written: Callable[[Sequence[Output], bool], list[Any]]
     draft: Optional[np.ndarray] = None
 
-    def results(self, outcome: SearchOutcome, details: bool) -> Union[list[Any], Problem]:
-        """The best hypotheses, best first.
-
-        Raises:
-            Exception: the error of the search, if it failed.
-        """
-        if isinstance(outcome, Exception):
-            raise outcome
-        best = outcome[: self.n_best]
-        if not best or not math.isfinite(best[0].score):
-            return NOT_FINITE
-        return self.written(best, details)
-
 
 class JoiningTranslator(ABC):
     """Translates sentences as they arrive, in batches that they join and leave.
@@ -389,10 +376,17 @@ def _mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox:
 
 
 def _result(job: SentenceJob, outcome: SearchOutcome, details: bool) -> Any:
-    """The return value for a decoded sentence."""
-    results = job.results(outcome, details)
-    if isinstance(results, Problem):
-        return _failed(results, details)
+    """The return value for a decoded sentence.
+
+    Raises:
+        Exception: the error of the search, if it failed.
+    """
+    if isinstance(outcome, Exception):
+        raise outcome
+    best = outcome[: job.n_best]
+    if not best or not math.isfinite(best[0].score):
+        return _failed(NOT_FINITE, details)
+    results = job.written(best, details)
     return results[0] if job.n_best == 1 else results
 
 
