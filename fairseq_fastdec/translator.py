@@ -23,7 +23,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
-from .data.batches import DirectBatches, batches_of
+from .data.batches import DirectBatches, batches_of, max_positions_of
 from .data.codec import TextCodec, subword_in, words
 from .data.model_files import CODES, Codes, PathLike, bpe_of, checkpoints_of, codes_in, data_of
 from .decoding import DecodingGenerator
@@ -353,9 +353,7 @@ class Translator(JoiningTranslator):
         self._codec = codec
         self._device = device
         self._kept = KeptGenerators()
-        self._positions = utils.resolve_max_positions(
-            task.max_positions(), *(model.max_positions() for model in models)
-        )
+        self._positions = max_positions_of(task, models)
         self._direct: Optional[DirectBatches] = None
         self._eos, self._pad = task.source_dictionary.eos(), task.source_dictionary.pad()
         # OmegaConf is slow; the task's options stay as they are.

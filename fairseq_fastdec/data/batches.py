@@ -1,11 +1,12 @@
 """Batches of sentences of similar lengths, like those of fairseq but created faster."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Optional
 
 import numpy as np
 import torch
+from fairseq import utils
 from fairseq.data import LanguagePairDataset
 from torch import Tensor
 
@@ -16,7 +17,7 @@ def batches_of(task: Any, tokens: list[Tensor], data: Any, max_positions: Any, s
     Args:
         tokens: the tokens of each sentence, int64 ``[n]`` with EOS; at least one sentence.
         data: the group ``dataset`` of fairseq's configuration.
-        max_positions: the limits of the task and the models.
+        max_positions: from :func:`max_positions_of`.
     """
     dataset = task.build_dataset_for_inference(tokens, [len(line) for line in tokens])
     if is_collated_as_sources(dataset):
@@ -32,6 +33,12 @@ def batches_of(task: Any, tokens: list[Tensor], data: Any, max_positions: Any, s
         disable_iterator_cache=True,
     )
     return batches.next_epoch_itr(shuffle=False)
+
+
+def max_positions_of(task: Any, models: Iterable[Any]) -> Any:
+    """The limits of a task and its models, as fairseq combines them."""
+    limits = (model.max_positions() for model in models)
+    return utils.resolve_max_positions(task.max_positions(), *limits)
 
 
 class DirectBatches:

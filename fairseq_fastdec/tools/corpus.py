@@ -10,6 +10,7 @@ from fairseq import checkpoint_utils, tasks, utils
 from fairseq.data import BaseWrapperDataset
 from torch import Tensor
 
+from ..data.batches import max_positions_of
 from ..data.vocabulary import detokenized
 from ..errors import in_short
 from ..tasks import FastDecoding
@@ -176,9 +177,7 @@ class Corpus:
             SentenceRange(self.dataset, sentences),
             max_tokens=data.max_tokens,
             max_sentences=data.batch_size,
-            max_positions=utils.resolve_max_positions(
-                self.task.max_positions(), *(model.max_positions() for model in models)
-            ),
+            max_positions=max_positions_of(self.task, models),
             ignore_invalid_inputs=data.skip_invalid_size_inputs_valid_test,
             required_batch_size_multiple=data.required_batch_size_multiple,
             seed=self._cfg.common.seed,

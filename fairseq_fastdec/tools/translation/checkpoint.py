@@ -16,7 +16,7 @@ from fairseq import checkpoint_utils, tasks, utils
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from ...data.batches import batches_of
+from ...data.batches import batches_of, max_positions_of
 from ...data.codec import TextCodec, warn_of_subwords
 from ...decoding.draft_file import DraftFile
 from ...results import Problem
@@ -123,9 +123,7 @@ class CheckpointTranslator(LineTranslator):
         # Building a sampling generator draws a random number.
         utils.set_torch_seed(cfg.common.seed)
         self._generator = self.task.build_generator(self._models, cfg.generation)
-        self._max_positions = utils.resolve_max_positions(
-            self.task.max_positions(), *(model.max_positions() for model in self._models)
-        )
+        self._max_positions = max_positions_of(self.task, self._models)
         # Cached, since reading the configuration for each line is slow.
         self._limit = SourceLimit.of(self._max_positions, cfg.dataset.max_tokens)
         self._nbest = cfg.generation.nbest

@@ -23,6 +23,7 @@ from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from ...data import atomic_files
+from ...data.batches import max_positions_of
 from ...data.languages import infer_languages
 from ...data.vocabulary import segmented
 from ...decoding.methods.generator import SingleHypothesisMethod
@@ -199,9 +200,7 @@ def decode(args: argparse.Namespace, lines: dict[int, str]) -> Iterator[Sentence
     coders = (task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe))
     encode = functools.partial(segmented, coders=coders)
     numbers = list(lines)
-    max_positions = utils.resolve_max_positions(
-        task.max_positions(), *(model.max_positions() for model in models)
-    )
+    max_positions = max_positions_of(task, models)
     batches = interactive.make_batches(list(lines.values()), cfg, task, max_positions, encode)
     for batch in batches:
         sample = {"net_input": {"src_tokens": batch.src_tokens, "src_lengths": batch.src_lengths}}
