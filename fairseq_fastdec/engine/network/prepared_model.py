@@ -63,7 +63,7 @@ class PreparedModule:
         Raises:
             ReleasedWeights: if released weights are needed. This also holds for the other methods.
         """
-        return self._get(("encoder", precision), NetworkWeights.of, precision, self._own)
+        return self._get("encoder", partial(NetworkWeights.of, own=self._own), precision)
 
     def decoder(self, precision: Precision, encoder: FairseqEncoder) -> NetworkWeights:
         """The weights of a decoder, from token ids to features.
@@ -77,35 +77,34 @@ class PreparedModule:
         sources = None
         if prepared_encoder is not None:
             sources = prepared_encoder._rehearsed("encoder", precision)
-        make = partial(NetworkWeights.of, sources=sources)
-        return self._get(("decoder", precision), make, precision, self._own)
+        make = partial(NetworkWeights.of, own=self._own, sources=sources)
+        return self._get("decoder", make, precision)
 
     def vocabulary(self, precision: Precision, n_types: Optional[int] = None) -> PackedLinear:
         """A decoder's output layer, for the first types only (default: all).
 
         It includes the projection before it (``--decoder-output-dim``).
         """
-        make = self._make_vocabulary
-        return self._get(("vocabulary", precision, n_types), make, precision, n_types)
+        return self._get("vocabulary", self._make_vocabulary, precision, n_types)
 
     def heads(self, precision: Precision, first: int, last: int) -> HeadWeights:
         """Parallel heads; see :meth:`HeadWeights.of`."""
-        key = ("heads", precision, first, last)
-        return self._get(key, HeadWeights.of, precision, first, last)
+        return self._get("heads", HeadWeights.of, precision, first, last)
 
     def drafter(self, precision: Precision) -> DrafterWeights:
         """Sequential heads."""
-        return self._get(("drafter", precision), DrafterWeights.of, precision)
+        return self._get("drafter", DrafterWeights.of, precision)
 
     def vocabulary_of_drafts(
         self, precision: Precision, n_types: Optional[int] = None
     ) -> PackedLinear:
         """See :func:`.heads.vocabulary_of_drafts`."""
-        return self._get(("drafts", precision, n_types), self._make_drafts, precision, n_types)
+        return self._get("drafts", self._make_drafts, precision, n_types)
 
     @torch.no_grad()
-    def _get(self, key: tuple[Hashable, ...], make: Callable, *arguments: Any) -> Any:
-        """The result of ``make(module, *arguments)``, which is called once."""
+    def _get(self, name: str, make: Callable, *arguments: Hashable) -> Any:
+        """The result of ``make(module, *arguments)``, called once for a name and arguments."""
+        key = (name, *arguments)
         with self._lock:
             if key not in self._made:
                 n_released = self._own.n_released
