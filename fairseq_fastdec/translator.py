@@ -359,7 +359,6 @@ class Translator(JoiningTranslator):
         # OmegaConf is slow; the task's options stay as they are.
         self._has_method = str(getattr(task._options, "decoding", STOCK)) != STOCK
         self._options = options
-        self._checked: set[Optional[Hashable]] = set()
         self._usual = self._request_of({})
 
     def translate(
@@ -655,11 +654,10 @@ class Translator(JoiningTranslator):
                 raise ValueError(f"{name} {limit}: must be {COUNT.reason}, or None")
         request = Request(merged, key_of(merged), nbest, *limits)
         # Checks are slow, so each combination of options is checked only once.
-        if request.key is None or request.key not in self._checked:
+        if request.key is None:
             self._args(merged)
-            if len(self._checked) >= MOST_REQUESTS:
-                self._checked.clear()
-            self._checked.add(request.key)
+        else:
+            self._remembered(("checked", request.key), lambda: self._args(merged))
         return request
 
     def _args(self, options: dict[str, Any]) -> Namespace:
