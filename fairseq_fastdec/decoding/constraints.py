@@ -117,7 +117,7 @@ class GenerationRules(SearchRules):
 
 
 def force(log_probs: Tensor, token: int) -> None:
-    """Make a token of a prefix, in place, the only possible one of ``[V]``."""
+    """Allow only one token, that of a prefix: changes scores ``[V]`` in place."""
     score = log_probs[token].clone()
     log_probs.fill_(-math.inf)
     log_probs[token] = score

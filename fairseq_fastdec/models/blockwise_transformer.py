@@ -243,11 +243,10 @@ def _memory(attention: Any, states: Tensor, visible: Optional[Tensor]) -> Memory
 
 def _visible_prefix(is_padding: Tensor) -> Tensor:
     """The tokens up to each position, without padding ``[B, T]``: bool ``[B, 1, T, T]``."""
-    n_rows, n_tokens = is_padding.shape
-    up_to = is_padding.new_ones(n_tokens, n_tokens).tril()
-    visible = up_to & ~is_padding[:, None]
+    up_to = is_padding.new_ones(is_padding.size(1), is_padding.size(1)).tril()
     # Padding sees itself: its results are not used, but have to be finite.
-    return (visible | is_padding.new_ones(n_tokens, n_tokens).triu().tril())[:, None]
+    itself = up_to & up_to.t()
+    return (up_to & ~is_padding[:, None] | itself)[:, None]
 
 
 @register_model("blockwise_transformer")
