@@ -28,7 +28,7 @@ SAVE_EVERY = 200
 TRAINING = [
     *en_de.schedule(1200, 2e-3, 100, UPDATES), "--dropout", "0", "--label-smoothing", "0",
     "--heads-per-position", "2", "--head-decay", "0.7", "--disable-validation",
-    "--head-targets", "base", "--block-prefix-attention",
+    "--head-targets", "base",
     # Half of the output layer's 256 inputs, for faster proposals.
     "--block-output-rank", "128",
 ]  # fmt: skip

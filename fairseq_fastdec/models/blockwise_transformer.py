@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..stock_decoders import layers_of
 from .block_heads import BlockHeads
 from .finetuning import HEADS, register_presets, shaped_by_checkpoint
-from .sequential_heads import DraftContext, Memory, SequentialHeads
+from .sequential_heads import DraftContext, SequentialHeads
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         self.block_size: int = args.block_size
         self.identity_first_head: bool = args.identity_first_head
         self.heads_are_sequential = args.block_heads == "sequential"
-        self.heads_attend_to_prefix: bool = args.block_prefix_attention
         options = dict(
             hidden_dim=args.block_ffn_embed_dim or args.decoder_ffn_embed_dim,
             activation=args.activation_fn,
@@ -50,7 +49,6 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
                 source_dim=args.decoder_embed_dim,
                 n_attention_heads=args.decoder_attention_heads,
                 output_rank=self._output_rank(args),
-                attends_to_prefix=self.heads_attend_to_prefix,
                 **options,
             )
         else:
@@ -70,28 +68,23 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
             )
         return rank
 
-    def draft_context(
-        self, prev_output_tokens: Tensor, encoder_out: Any, inner_states: Sequence[Tensor]
-    ) -> Optional[DraftContext]:
+    def draft_context(self, prev_output_tokens: Tensor, encoder_out: Any) -> Optional[DraftContext]:
         """The inputs of sequential heads other than the features; ``None`` for parallel heads.
 
         Args:
             prev_output_tokens: int64 ``[B, T]``.
-            inner_states: the inputs of each layer, and the output of the last one, ``[T, B, C]``.
         """
         if not self.heads_are_sequential:
             return None
-        layer = layers_of(self)[-1]
+        attention = layers_of(self)[-1].encoder_attn
+        states = encoder_out["encoder_out"][0].transpose(0, 1)
+        keys, values = (
+            projection(states).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
+            for projection in (attention.k_proj, attention.v_proj)
+        )
         padding = encoder_out["encoder_padding_mask"]
-        visible = ~padding[0][:, None, None] if padding else None
-        memories = [_memory(layer.encoder_attn, encoder_out["encoder_out"][0], visible)]
-        if self.heads_attend_to_prefix:
-            states = inner_states[-2]
-            if layer.normalize_before:
-                states = layer.self_attn_layer_norm(states)
-            visible = _visible_prefix(prev_output_tokens.eq(self.padding_idx))
-            memories.append(_memory(layer.self_attn, states, visible))
-        return DraftContext(self.embed_scale * self.embed_tokens(prev_output_tokens), memories)
+        embedded = self.embed_scale * self.embed_tokens(prev_output_tokens)
+        return DraftContext(embedded, keys, values, padding[0] if padding else None)
 
     def head_features(
         self, features: Tensor, first: int, last: int, context: Optional[DraftContext] = None
@@ -187,8 +180,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
         first, last = heads or (head, head + 1)
         context = None
         if last > 1 or places is not None:
-            inner_states = extra["inner_states"]
-            context = self.draft_context(prev_output_tokens, encoder_out, inner_states)
+            context = self.draft_context(prev_output_tokens, encoder_out)
         if places is not None:
             return self.output_layer(self.features_by_head(features, places, context)), extra
         chosen = self.head_features(features, first, last, context)
@@ -226,27 +218,10 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
                 raise ValueError(
                     f"the checkpoint's {key} is {list(state_dict[key].shape)}, this model's "
                     f"{list(initial[key].shape)}: --block-size, --identity-first-head, "
-                    "--block-ffn, --block-ffn-embed-dim, --block-output-rank and "
-                    "--block-prefix-attention must be those of the checkpoint"
+                    "--block-ffn, --block-ffn-embed-dim and --block-output-rank must be those of "
+                    "the checkpoint"
                 )
         return state_dict
-
-
-def _memory(attention: Any, states: Tensor, visible: Optional[Tensor]) -> Memory:
-    """The keys and values of an attention layer for states ``[L, B, C]``."""
-    keys, values = (
-        projection(states.transpose(0, 1)).unflatten(-1, (attention.num_heads, -1)).transpose(1, 2)
-        for projection in (attention.k_proj, attention.v_proj)
-    )
-    return Memory(keys, values, visible)
-
-
-def _visible_prefix(is_padding: Tensor) -> Tensor:
-    """The tokens up to each position, without padding ``[B, T]``: bool ``[B, 1, T, T]``."""
-    up_to = is_padding.new_ones(is_padding.size(1), is_padding.size(1)).tril()
-    # Padding sees itself: its results are not used, but have to be finite.
-    itself = up_to & up_to.t()
-    return (up_to & ~is_padding[:, None] | itself)[:, None]
 
 
 @register_model("blockwise_transformer")
@@ -301,12 +276,6 @@ class BlockwiseTransformerModel(TransformerModel):
             metavar="R",
             help="project the states of sequential heads to R dimensions for the output layer, "
             "which makes drafts cheaper with a large vocabulary (default: no projection)",
-        )
-        parser.add_argument(
-            "--block-prefix-attention",
-            action="store_true",
-            help="sequential heads also attend to the target tokens before the block, with the "
-            "keys and values of the last decoder layer: more proposals are right",
         )
 
     @classmethod
@@ -385,10 +354,6 @@ def _check_options(args: Any) -> None:
         raise ValueError(
             f"--block-output-rank {args.block_output_rank}: needs --block-heads sequential; add "
             "that, or remove it"
-        )
-    if args.block_heads == "parallel" and args.block_prefix_attention:
-        raise ValueError(
-            "--block-prefix-attention: needs --block-heads sequential; add that, or remove it"
         )
     if args.block_ffn_embed_dim is not None and args.block_ffn_embed_dim < 1:
         raise ValueError(f"--block-ffn-embed-dim {args.block_ffn_embed_dim}: must be at least 1")

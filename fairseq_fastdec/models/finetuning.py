@@ -59,7 +59,6 @@ HEADS = {
     "block_ffn": "shared",
     "block_ffn_embed_dim": None,
     "block_output_rank": None,
-    "block_prefix_attention": False,
     "identity_first_head": False,
 }
 

@@ -3,8 +3,7 @@
 The heads of Stern et al. (2018) are independent: p_3 does not depend on the token that p_2
 predicted. Here each head is one step of a small layer, with the same weights for all steps, as in
 Hydra (Ankner et al., 2024) and the recurrent drafter (Zhang et al., 2024). A step also attends to
-the source and optionally to the target prefix, with the keys and values of the decoder's last
-layer.
+the source, with the keys and values of the decoder's last layer.
 """
 
 from collections.abc import Sequence
@@ -17,30 +16,19 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-class Memory(NamedTuple):
-    """The keys and values that the steps of a batch attend to.
-
-    Attributes:
-        keys, values: ``[B, H, L, D]``.
-        visible: bool, ``[B, 1, T, L]`` or ``[B, 1, 1, L]``: the keys that each position sees;
-            ``None``: all of them.
-    """
-
-    keys: Tensor
-    values: Tensor
-    visible: Optional[Tensor]
-
-
 class DraftContext(NamedTuple):
     """The inputs of a batch's steps other than the features.
 
     Attributes:
         embedded: the embeddings of the decoder's input tokens, ``[B, T, E]``.
-        memories: the sources, and for heads that attend to it the prefix.
+        keys, values: of the sources, ``[B, H, S, D]``.
+        hidden: the sources' padding, bool ``[B, S]``; ``None`` without padding.
     """
 
     embedded: Tensor
-    memories: list[Memory]
+    keys: Tensor
+    values: Tensor
+    hidden: Optional[Tensor]
 
 
 class SequentialHeads(nn.Module):
@@ -48,9 +36,7 @@ class SequentialHeads(nn.Module):
 
     The first state is a projection of p_1's features ``[C]``. A step has three residual parts, each
     with a layer norm in front: it reads the next token, attends to the source, and applies a
-    feed-forward network. The normalised result is the input of the output layer. With
-    ``attends_to_prefix``, the second part also attends to the tokens up to the one whose features
-    are the first state.
+    feed-forward network. The normalised result is the input of the output layer.
 
     With an output rank R two linear layers without bias, C to R and R to C, precede the output
     layer. Decoding merges the second one into the output layer, and then reads a matrix ``[V, R]``
@@ -68,27 +54,24 @@ class SequentialHeads(nn.Module):
         dropout: float = 0.0,
         activation_dropout: float = 0.0,
         output_rank: Optional[int] = None,
-        attends_to_prefix: bool = False,
     ) -> None:
         """
         Args:
             dim: C, the size of the features and the states.
             embed_dim: E, the size of the tokens' embeddings.
-            source_dim: A, the size of a position's key over all attention heads.
+            source_dim: the size of a source position's key over all attention heads.
             n_attention_heads: H.
             hidden_dim: hidden units of the feed-forward network.
             output_rank: R, less than C (default: no projection).
         """
         super().__init__()
-        self.n_attention_heads, self.head_dim = n_attention_heads, source_dim // n_attention_heads
+        self.n_attention_heads = n_attention_heads
         self.begin = _linear(dim, dim)
         self.token_norm = nn.LayerNorm(dim)
         self.token = _linear(dim + embed_dim, dim)
         self.source_norm = nn.LayerNorm(dim)
-        # The first A queries attend to the source, the others to the prefix.
-        n_queries = 2 * source_dim if attends_to_prefix else source_dim
-        self.query = _linear(dim, n_queries)
-        self.source = _linear(n_queries, dim)
+        self.query = _linear(dim, source_dim)
+        self.source = _linear(source_dim, dim)
         self.ffn_norm = nn.LayerNorm(dim)
         self.fc1 = _linear(dim, hidden_dim)
         self.fc2 = _linear(hidden_dim, dim)
@@ -170,21 +153,17 @@ class SequentialHeads(nn.Module):
         return states + self.dropout(self.fc2(hidden))
 
     def _attend(self, states: Tensor, places: Tensor, context: DraftContext) -> Tensor:
-        """Attend to M memories, for the states ``[P, C]`` at these positions: ``[P, M * A]``."""
+        """Attend to the sources, for the states ``[P, C]`` at these positions: ``[P, A]``."""
         n_rows, n_tokens = context.embedded.shape[:2]
         queries = self.query(self.source_norm(states))
         # Queries on the whole grid: keys and values need not be copied for each position.
         grid = queries.new_zeros(n_rows * n_tokens, queries.size(1)).index_copy(0, places, queries)
-        grid = grid.view(n_rows, n_tokens, -1, self.head_dim).transpose(1, 2)
-        found = [
-            F.scaled_dot_product_attention(
-                of_memory, keys.to(grid.dtype), values.to(grid.dtype), attn_mask=visible
-            )
-            for of_memory, (keys, values, visible) in zip(
-                grid.split(self.n_attention_heads, dim=1), context.memories
-            )
-        ]
-        return torch.cat(found, dim=1).transpose(1, 2).flatten(2).flatten(0, 1)[places]
+        grid = grid.view(n_rows, n_tokens, self.n_attention_heads, -1).transpose(1, 2)
+        mask = None if context.hidden is None else ~context.hidden[:, None, None]
+        found = F.scaled_dot_product_attention(
+            grid, context.keys.to(grid.dtype), context.values.to(grid.dtype), attn_mask=mask
+        )
+        return found.transpose(1, 2).flatten(2).flatten(0, 1)[places]
 
 
 def _mask(places: Tensor, n: int) -> Tensor:

@@ -161,11 +161,8 @@ class TransformerNetwork:
         heads, decoder = self._decoder.heads, self._decoder
         states = heads.read_token(states, decoder.embed_scale * decoder.embed_tokens(tokens))
         queries = heads.query(heads.source_norm(states))
-        last, size = len(self._layers) - 1, heads.n_attention_heads * heads.head_dim
-        found = [self._attend_to_sources(last, queries[..., :size])]
-        if decoder.heads_attend_to_prefix:
-            found.append(self._attend_to_rows(last, queries[..., size:]))
-        return heads.feed_forward(states + heads.source(torch.cat(found, dim=-1)))
+        found = self._attend_to_sources(len(self._layers) - 1, queries)
+        return heads.feed_forward(states + heads.source(found))
 
     def draft_scores(self, states: Tensor) -> Tensor:
         """The logits ``[..., V]`` of the token after each state ``[..., C]``."""
@@ -210,15 +207,6 @@ class TransformerNetwork:
         found = self._attend_to_sources(index, attention.q_proj(x))
         x = residual + attention.out_proj(found)
         return x if layer.normalize_before else layer.encoder_attn_layer_norm(x)
-
-    def _attend_to_rows(self, index: int, queries: Tensor) -> Tensor:
-        """The attention of one layer to all tokens of the step's rows: ``[R, T, E]``."""
-        lengths = self._rows.lengths[self._fed]
-        n_keys = self._rows.longest
-        keys, values = self._rows.read(index, self._fed, n_keys)
-        visible = torch.arange(n_keys, device=lengths.device) < lengths[:, None, None]
-        n_heads = self._layers[index].self_attn.num_heads
-        return attend(queries, keys, values, visible, n_heads)
 
     def _attend_to_sources(self, index: int, queries: Tensor) -> Tensor:
         """The attention of one layer to the sources of the step's rows: ``[R, T, E]``."""

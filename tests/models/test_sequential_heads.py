@@ -15,8 +15,6 @@ NETWORKS = [
     dict(decoder_output_dim=24, decoder_input_dim=24),
     dict(decoder_normalize_before=True, activation_fn="gelu", block_ffn_embed_dim=48),
     dict(block_output_rank=5),
-    dict(block_prefix_attention=True),
-    dict(block_prefix_attention=True, decoder_normalize_before=True),
 ]
 
 
@@ -27,15 +25,6 @@ def build(**options):
 def forward(model, sample, **options):
     with torch.no_grad():
         return model(**sample["net_input"], **options)[0]
-
-
-def cached(decoder, tokens, encoded):
-    """The keys and values of one prefix ``[1, T]`` in the last layer, ``[T, H, D]`` each."""
-    state = {}
-    for n in range(1, tokens.size(1) + 1):
-        decoder(tokens[:, :n], encoder_out=encoded, incremental_state=state)
-    saved = decoder.layers[-1].self_attn._get_input_buffer(state)
-    return [saved[name][0].transpose(0, 1) for name in ("prev_key", "prev_value")]
 
 
 def slow_heads(model, sample, row, position):
@@ -50,23 +39,17 @@ def slow_heads(model, sample, row, position):
         attention = decoder.layers[-1].encoder_attn
         memory = encoded["encoder_out"][0][:, 0]
         split = lambda x: x.view(len(x), attention.num_heads, -1)  # noqa: E731
-        memories = [(split(attention.k_proj(memory)), split(attention.v_proj(memory)))]
-        if decoder.heads_attend_to_prefix:
-            memories.append(cached(decoder, tokens[:, : position + 1], encoded))
+        keys, values = split(attention.k_proj(memory)), split(attention.v_proj(memory))
         outputs, state = [features], heads.begin(features)
         for step in range(model.decoder.block_size - 1):
             if position + 1 + step >= tokens.size(1):
                 break
             word = decoder.embed_tokens.weight[tokens[0, position + 1 + step]]
             state = heads.read_token(state, decoder.embed_scale * word)
-            queries = heads.query(heads.source_norm(state)).view(
-                len(memories), attention.num_heads, -1
-            )
-            found = []
-            for query, (keys, values) in zip(queries, memories):
-                weights = torch.einsum("hd,shd->hs", query, keys) * query.size(1) ** -0.5
-                found.append(torch.einsum("hs,shd->hd", weights.softmax(-1), values).flatten())
-            state = heads.feed_forward(state + heads.source(torch.cat(found)))
+            queries = heads.query(heads.source_norm(state)).view(attention.num_heads, -1)
+            weights = torch.einsum("hd,shd->hs", queries, keys) * queries.size(1) ** -0.5
+            found = torch.einsum("hs,shd->hd", weights.softmax(-1), values)
+            state = heads.feed_forward(state + heads.source(found.flatten()))
             output = heads.output_norm(state)
             if heads.narrow is not None:
                 output = heads.widen.weight @ (heads.narrow.weight @ output)
@@ -84,19 +67,6 @@ def test_heads_against_a_loop(options):
             expected = slow_heads(model, sample, row, position)[: n_tokens - position]
             own = together[row, position, : len(expected)]
             torch.testing.assert_close(own, expected, atol=2e-5, rtol=1e-4)
-
-
-def test_attention_to_the_prefix_does_not_see_padding():
-    model, batch = build(block_prefix_attention=True), tiny.random_batch(TASK, [4, 4])
-    pad, tokens = TASK.target_dictionary.pad(), [2, 9, 12]
-    sources = {name: batch["net_input"][name] for name in ("src_tokens", "src_lengths")}
-    sources["src_tokens"][1] = sources["src_tokens"][0]
-    padded = torch.tensor([[*tokens, pad, pad], [pad, pad, *tokens]])
-    logits = model(**sources, prev_output_tokens=padded, heads=(0, 4))[0]
-    torch.testing.assert_close(logits[0, 0, :3], logits[1, 2, :3])
-    torch.testing.assert_close(logits[0, 1, :2], logits[1, 3, :2])
-    logits[0, 1].sum().backward()
-    assert all(parameter.grad.isfinite().all() for parameter in model.decoder.heads.parameters())
 
 
 def test_one_head_and_several_and_places_agree():
@@ -120,10 +90,9 @@ def test_features_of_heads_are_the_output_layers_inputs():
     torch.testing.assert_close(model.decoder.output_layer(features), expected)
 
 
-@pytest.mark.parametrize("options", [{}, dict(block_prefix_attention=True)])
-def test_a_head_sees_the_tokens_before_its_own_and_no_others(options):
+def test_a_head_sees_the_tokens_before_its_own_and_no_others():
     """p_3 after position 0 sees tokens 1 and 2 of what the decoder was fed."""
-    model, sample = build(**options), tiny.random_batch(TASK, [8])
+    model, sample = build(), tiny.random_batch(TASK, [8])
     fed = sample["net_input"]["prev_output_tokens"]
     before = forward(model, sample, head=2)[0, 0]
     for position in range(1, fed.size(1)):
@@ -134,9 +103,7 @@ def test_a_head_sees_the_tokens_before_its_own_and_no_others(options):
         assert torch.equal(after, before) == (position > 2)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, dict(block_output_rank=5), dict(block_prefix_attention=True)]
-)
+@pytest.mark.parametrize("options", [{}, dict(block_output_rank=5)])
 def test_every_parameter_gets_a_gradient_whichever_head_is_drawn(options):
     model, sample = build(**options).train(), tiny.random_batch(TASK, [4, 7])
     nowhere, somewhere = torch.zeros(0, dtype=torch.long), torch.tensor([0, 3])
@@ -190,7 +157,6 @@ def test_a_checkpoint_with_heads_of_the_other_kind_is_refused(kinds):
         (dict(SEQUENTIAL, block_output_rank=0), "--block-output-rank 0: must be at least 1"),
         (dict(SEQUENTIAL, block_output_rank=32), "--block-output-rank 32: must be at least 1 and"),
         (dict(block_output_rank=8), "--block-output-rank 8: needs --block-heads sequential; add"),
-        (dict(block_prefix_attention=True), "--block-prefix-attention: needs --block-heads seq"),
     ],
 )
 def test_wrong_options_are_named(options, message):

@@ -98,9 +98,8 @@ def fp64_model(trained=True):
 
 
 def model_with(heads):
-    """A model with parallel or sequential heads, or sequential ones with prefix attention."""
-    kind, *prefix = heads.split(" ")
-    return blockwise_model(block_heads=kind, block_prefix_attention=prefix == ["prefix"])
+    """A model with parallel or sequential heads."""
+    return blockwise_model() if heads == "parallel" else blockwise_model(block_heads=heads)
 
 
 @st.composite

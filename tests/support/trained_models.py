@@ -56,7 +56,6 @@ def blockwise_model(
     seed=0,
     block_heads="parallel",
     block_output_rank=None,
-    block_prefix_attention=False,
 ):
     """A blockwise model with heads trained on a stock model that reverses."""
     model = tiny.build_model(
@@ -68,12 +67,10 @@ def blockwise_model(
         block_ffn=block_ffn,
         block_heads=block_heads,
         block_output_rank=block_output_rank,
-        block_prefix_attention=block_prefix_attention,
         block_size=4,
     )
     model.load_state_dict(dict(stock_model(seed).state_dict()))
     own = (identity_first_head, freeze_base, block_ffn, seed, block_heads, block_output_rank)
-    own += (block_prefix_attention,)
     return taught(model, TASK, "blockwise", *own, updates=60, loss_of=mean_loss)
 
 

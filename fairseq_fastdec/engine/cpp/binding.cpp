@@ -262,20 +262,18 @@ DraftLayers draft_layers(const py::dict &linears, const py::dict &norms, int64_t
   Model &model = draft.step.model;
   const int64_t dim = n_heads * head_dim, hidden = size_of(linears, "fc1", true);
   const int64_t of_token = size_of(linears, "token", false);
-  const int64_t n_queries = size_of(linears, "query", true);
   require(n_heads > 0 && head_dim > 0, "drafter: has no heads");
   require(embed.ndim() == 2 && of_token == dim + embed.shape(1),
           "token: has another number of inputs");
   model.dim = dim, model.n_heads = n_heads, model.head_dim = head_dim;
-  model.hidden = std::max({of_token, n_queries, hidden}), model.activation = activation_of(activation);
+  model.hidden = std::max(of_token, hidden), model.activation = activation_of(activation);
   model.tokens_per_step = 1;
   model.embed = collect.floats(embed, embed.size(), "embed");
   model.n_types = embed.shape(0), model.embed_scale = embed_scale;
   draft.begin = collect.linear(linears, "begin", dim, dim);
   draft.token = collect.linear(linears, "token", of_token, dim);
-  require(n_queries == dim || n_queries == 2 * dim, "query: has another number of outputs");
-  draft.query = collect.linear(linears, "query", dim, n_queries);
-  draft.source = collect.linear(linears, "source", n_queries, dim);
+  draft.query = collect.linear(linears, "query", dim, dim);
+  draft.source = collect.linear(linears, "source", dim, dim);
   draft.fc1 = collect.linear(linears, "fc1", dim, hidden);
   draft.fc2 = collect.linear(linears, "fc2", hidden, dim);
   if (linears.contains("narrow")) {

@@ -247,8 +247,9 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins,
   for (int64_t number = 0; number < n_models(); ++number) {
     Member &member = members[number];
     Step &task = member.step;
-    task.n_threads = own_threads;
+    task.n_threads = own_threads, task.rows = member.rows.cache;
     set_rows(number, n_resting, task);
+    task.row_slots = row_slots.data() + n_resting;
     task.begins = begins.data(), task.tokens = tokens, task.parents = parents;
     task.features = member.features.reserve(task.n() * task.model.dim);
     run(task, member.scratch);
@@ -257,10 +258,9 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins,
 
 void Decoder::set_rows(int64_t member, int64_t n_resting, Step &task) {
   task.n_rows = n_rows() - n_resting;
-  task.past = past.data() + n_resting, task.row_slots = row_slots.data() + n_resting;
-  task.row_source = row_source.data() + n_resting;
+  task.past = past.data() + n_resting, task.row_source = row_source.data() + n_resting;
   const std::vector<int64_t> &lengths = members[member].source_lengths;
-  task.rows = members[member].rows.cache, task.sources = members[member].sources.cache;
+  task.sources = members[member].sources.cache;
   task.n_sources = int64_t(lengths.size()), task.source_lengths = lengths.data();
 }
 

@@ -80,8 +80,7 @@ class Decoder {
   // without rows are removed.
   void gather(const std::vector<int64_t> &origins);
 
-  // Sets the rows of a task, without the first n_resting ones, their sources, and the keys and
-  // values of both.
+  // Sets the rows of a task, without the first n_resting ones, and their sources.
   void set_rows(int64_t member, int64_t n_resting, Step &task);
 
  private:

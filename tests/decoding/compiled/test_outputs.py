@@ -66,7 +66,6 @@ KINDS = {
     "parallel": dict(),
     "sequential": dict(block_heads="sequential"),
     "sequential, narrow": dict(block_heads="sequential", block_output_rank=16),
-    "sequential, of the prefix": dict(block_heads="sequential", block_prefix_attention=True),
     "separate": dict(block_ffn="split"),
     "learned first": dict(identity_first_head=False, freeze_base=False),
 }
@@ -369,7 +368,7 @@ ENSEMBLES = {
         blockwise_model(block_heads="sequential", block_output_rank=16, seed=1),
     ],
     "three sequential": lambda: [
-        blockwise_model(block_heads="sequential", block_prefix_attention=True),
+        blockwise_model(block_heads="sequential"),
         blockwise_model(block_heads="sequential", seed=1),
         small_model("sequential"),
     ],

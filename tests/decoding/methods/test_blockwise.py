@@ -20,7 +20,7 @@ from tests.support.to_read import decoded, method_to_read, model_with
 from tests.support.trained_models import TASK
 
 
-@pytest.mark.parametrize("heads", ["parallel", "sequential", "sequential prefix"])
+@pytest.mark.parametrize("heads", ["parallel", "sequential"])
 @settings(max_examples=8, deadline=None)
 @given(
     options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99),

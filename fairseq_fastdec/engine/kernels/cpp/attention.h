@@ -316,60 +316,39 @@ INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const
   }
 }
 
-// The keys of a row before the step, or of its source.
-enum class Keys { OF_PAST, OF_SOURCE };
-
-// Attention to all keys of the past or of the source, which are the same for all tokens of a row.
-// Consecutive rows with the same source, as in a beam, share the loads of its keys. Tokens of a row
-// without a past attend to nothing.
-//   queries, contexts: [n, stride], from the first head on
-template <Keys KEYS, typename Number>
-INLINE void attention_to_slots(Attend attend, const Step &step, const Cache &cache, int64_t layer,
-                               const float *queries, float *contexts, int64_t stride,
-                               const Workspace &own) {
+// Cross-attention. Consecutive rows with the same source, as in a beam, share the loads of its
+// keys.
+template <typename Number>
+INLINE void cross_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
   const Model &model = step.model;
-  const int64_t head_dim = model.head_dim, n_heads = model.n_heads;
-  const int64_t n = step.n(), n_pieces = pieces_of_slots(step);
-  const auto slot_of = [&](int64_t token) {
-    const int64_t row = step.row_of(token);
-    return KEYS == Keys::OF_SOURCE ? step.row_source[row] : step.slot_of(row);
-  };
+  const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
+  const int64_t n = step.n(), n_pieces = source_pieces(step);
+  const auto source_of = [&](int64_t token) { return step.row_source[step.row_of(token)]; };
   for (int64_t piece = own.number; piece < n_pieces; piece += own.count) {
     const int64_t head = piece % n_heads, begin = piece / n_heads * MOST_QUERIES;
     const int64_t end = std::min(begin + MOST_QUERIES, n);
     for (int64_t from = begin, to = begin; from < end; from = to) {
-      const int64_t slot = slot_of(from), place = from * stride + head * head_dim;
-      while (to < end && slot_of(to) == slot) ++to;
-      const int64_t length = KEYS == Keys::OF_SOURCE ? step.source_lengths[slot]
-                                                     : step.past[step.row_of(from)];
-      if (!length) {
-        for (int64_t at = 0; at < to - from; ++at)
-          std::fill_n(contexts + place + at * stride, head_dim, 0.0f);
-        continue;
-      }
-      const Number *keys = keys_at<Number>(cache, layer, slot, head);
-      Attention task = {keys,     keys + cache.part, cache.is_bf16,    head_dim,
-                        to - from, queries + place,   contexts + place, stride,
-                        stride,   {}};
-      std::fill_n(task.visible, task.n, VisibleKeys{length});
+      const int64_t source = source_of(from), place = from * dim + head * head_dim;
+      while (to < end && source_of(to) == source) ++to;
+      const Number *keys = keys_at<Number>(step.sources, layer, source, head);
+      Attention task = {keys, keys + step.sources.part, step.sources.is_bf16, head_dim, to - from,
+                        own.queries + place, own.context + place, dim, dim, {}};
+      std::fill_n(task.visible, task.n, VisibleKeys{step.source_lengths[source]});
       attend(task, own);
     }
   }
 }
 
-INLINE void attend_to_rows(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
-  step.rows.is_bf16 ? self_attention<Bf16>(attend, step, layer, own)
-                    : self_attention<float>(attend, step, layer, own);
-}
+enum class Keys { OF_ROWS, OF_SOURCES };
 
 template <Keys KEYS>
-INLINE void attend_to_slots(Attend attend, const Step &step, int64_t layer, const float *queries,
-                            float *contexts, int64_t stride, const Workspace &own) {
-  const Cache &cache = KEYS == Keys::OF_SOURCE ? step.sources : step.rows;
-  if (cache.is_bf16)
-    attention_to_slots<KEYS, Bf16>(attend, step, cache, layer, queries, contexts, stride, own);
+INLINE void attend_to_keys(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
+  if constexpr (KEYS == Keys::OF_ROWS)
+    step.rows.is_bf16 ? self_attention<Bf16>(attend, step, layer, own)
+                      : self_attention<float>(attend, step, layer, own);
   else
-    attention_to_slots<KEYS, float>(attend, step, cache, layer, queries, contexts, stride, own);
+    step.sources.is_bf16 ? cross_attention<Bf16>(attend, step, layer, own)
+                         : cross_attention<float>(attend, step, layer, own);
 }
 
 }  // namespace

@@ -71,12 +71,6 @@ INLINE void add_attention(const Step &step, const Cache &cache, KeysSeen keys, i
   to.n_meetings += 1;
 }
 
-INLINE KeysSeen past_keys_of(const Step &step) {
-  KeysSeen keys;
-  for (int64_t row = 0; row < step.n_rows; ++row) keys.add(step.past[row], step.n_new(row));
-  return keys;
-}
-
 INLINE KeysSeen source_keys_of(const Step &step) {
   KeysSeen keys;
   for (int64_t row = 0; row < step.n_rows; ++row)
@@ -95,7 +89,7 @@ INLINE LayerPhases phases_of(const Step &step) {
   add_product(step, layer.self_out, own);
   if (layer.cross_query.outputs) {
     add_product(step, layer.cross_query, own);
-    add_attention(step, step.sources, source_keys_of(step), pieces_of_slots(step), own);
+    add_attention(step, step.sources, source_keys_of(step), source_pieces(step), own);
     add_product(step, layer.cross_out, own);
   }
   add_product(step, layer.fc1, own);
@@ -148,9 +142,7 @@ INLINE int64_t threads_for(const Draft &draft) {
     add_product(step, *linear, phases);
   if (draft.narrow.outputs) add_product(step, draft.narrow, phases);
   if (draft.from_features) add_product(step, draft.begin, phases);
-  add_attention(step, step.sources, source_keys_of(step), pieces_of_slots(step), phases);
-  if (draft.attends_to_past())
-    add_attention(step, step.rows, past_keys_of(step), pieces_of_slots(step), phases);
+  add_attention(step, step.sources, source_keys_of(step), source_pieces(step), phases);
   return threads_for(step, phases, 1);
 }
 

@@ -37,15 +37,9 @@ INLINE void run_draft(MultiplyFp32 multiply_fp32, Attend attend, const Draft &dr
   wait_at(step.barrier, own);
   apply(draft.token, nullptr, own.hidden, own.x, Epilogue::ADD);
   apply(draft.query, &draft.source_norm, own.x, own.queries, Epilogue::STORE);
-  // The results of both attentions are side by side, as the queries are.
-  const int64_t stride = draft.query.outputs;
-  float *const contexts = own.queries + step.n() * stride;
-  attend_to_slots<Keys::OF_SOURCE>(attend, step, draft.layer, own.queries, contexts, stride, own);
-  if (draft.attends_to_past())
-    attend_to_slots<Keys::OF_PAST>(attend, step, draft.layer, own.queries + step.model.dim,
-                                   contexts + step.model.dim, stride, own);
+  attend_to_keys<Keys::OF_SOURCES>(attend, step, draft.layer, own);
   wait_at(step.barrier, own);
-  apply(draft.source, nullptr, contexts, own.x, Epilogue::ADD);
+  apply(draft.source, nullptr, own.context, own.x, Epilogue::ADD);
   apply(draft.fc1, &draft.ffn_norm, own.x, own.hidden, step.model.activation);
   apply(draft.fc2, nullptr, own.hidden, own.x, Epilogue::ADD);
   if (draft.narrow.outputs) {

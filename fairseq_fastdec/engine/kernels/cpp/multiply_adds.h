@@ -73,10 +73,7 @@ INLINE int64_t multiply_adds_of(const Draft &draft) {
   for (const Linear *linear : {&draft.token, &draft.query, &draft.source, &draft.fc1, &draft.fc2,
                                &draft.narrow})
     sum += multiply_adds_of(*linear, n);
-  int64_t seen = source_keys_seen(step);
-  for (int64_t row = 0; draft.attends_to_past() && row < step.n_rows; ++row)
-    seen += step.n_new(row) * step.past[row];
-  return sum + 2 * step.model.dim * seen;
+  return sum + 2 * step.model.dim * source_keys_seen(step);
 }
 
 template <typename Task>

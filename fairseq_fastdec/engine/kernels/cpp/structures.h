@@ -199,16 +199,12 @@ struct Draft {
   // layers, only sizes, activation and embeddings. Its `hidden` is the largest input size of a
   // layer.
   Step step;
-  // Per head of attention, `query` has one query for the source, or two: the second is for the
-  // row's past. `source` reads the results of both.
   Linear begin, token, query, source, fc1, fc2;
   Linear narrow;  // a projection before the output layer; none if it has no outputs
   Norm token_norm, source_norm, ffn_norm, output_norm;
-  int64_t layer;  // the decoder layer whose keys and values are used
+  int64_t layer;  // the decoder layer whose source keys and values are used
   const float *from_features;  // [n, dim], the input of the first step; null in later steps
   float *outputs;              // [n, dim or narrow's outputs], the inputs of the output layer
-
-  bool attends_to_past() const { return query.outputs > step.model.dim; }
 };
 
 // Chains of the best tokens of sequential heads.

@@ -111,7 +111,7 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, Attend attend, const Step &ste
   apply_linear<Vec>(multiply_fp32, step, layer.self_qkv, before(layer.self_norm), own.x,
                     own.queries, Epilogue::STORE, own);
   wait_at(step.barrier, own);
-  attend_to_rows(attend, step, index, own);
+  attend_to_keys<Keys::OF_ROWS>(attend, step, index, own);
   wait_at(step.barrier, own);
   add_self_attention<Vec>(multiply_fp32, step, layer, own);
   end_sublayer<Vec>(step, layer.self_norm, own);
@@ -119,8 +119,7 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, Attend attend, const Step &ste
     apply_linear<Vec>(multiply_fp32, step, layer.cross_query, before(layer.cross_norm), own.x,
                       own.queries, Epilogue::STORE, own);
     wait_at(step.barrier, own);
-    attend_to_slots<Keys::OF_SOURCE>(attend, step, index, own.queries, own.context, model.dim,
-                                     own);
+    attend_to_keys<Keys::OF_SOURCES>(attend, step, index, own);
     wait_at(step.barrier, own);
     apply_linear<Vec>(multiply_fp32, step, layer.cross_out, nullptr, own.context, own.x,
                       Epilogue::ADD, own);

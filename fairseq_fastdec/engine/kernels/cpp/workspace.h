@@ -29,8 +29,8 @@ struct Workspace : ThreadSlice {
 // The maximum number of tokens that attend to the same keys together.
 constexpr int64_t MOST_QUERIES = 4;
 
-// The number of pieces of attention to sources or pasts, which threads share.
-INLINE int64_t pieces_of_slots(const Step &step) {
+// The number of pieces of attention to sources, which threads share.
+INLINE int64_t source_pieces(const Step &step) {
   const int64_t n = step.n();
   return (n + MOST_QUERIES - 1) / MOST_QUERIES * step.model.n_heads;
 }
