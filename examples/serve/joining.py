@@ -123,7 +123,7 @@ class EngineBatches:
         texts = [""] * len(batch)
         for number, n in zip(found.ids, found.n_hypotheses if is_beam else [1] * len(found.ids)):
             outputs = recipe.outputs(list(islice(hypotheses, n)))
-            texts[number] = batch[number].results(outputs, False)[0]
+            texts[number] = batch[number].written(outputs, False)[0]
         return texts
 
 

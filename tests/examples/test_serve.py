@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+import fairseq_fastdec
+from examples.common.en_de import MODEL
+from examples.serve import joining, peers
 from examples.serve import load as example
-from examples.serve import peers
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.serving import config
 from tests.support import skips
@@ -56,6 +58,16 @@ def test_a_server_that_translates_one_sentence_after_the_other(tmp_path, monkeyp
     assert all(own["failed"] == 0 for (own,) in document["loads"].values())
     assert files["plot.svg"].stat().st_size > 1000
     assert "times as many as CTranslate2" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(loading.library() is None, reason=skips.COMPILER)
+@pytest.mark.parametrize("options", [{}, dict(beam=2)])
+def test_static_batches_have_the_translations_of_the_translator(options):
+    translator = fairseq_fastdec.load(MODEL, **options)
+    texts = ["Open the file.", "Save the document before you close the window.", "Delete it."]
+    jobs = [translator.job(text, {}) for text in texts]
+    decode = joining.EngineBatches(jobs[0].recipe, 1)
+    assert decode(jobs) == decode(jobs) == translator.translate(texts)
 
 
 @pytest.mark.parametrize("part, expected", [(0.5, 2), (0.95, 4), (0.0, 1), (1.0, 4)])
