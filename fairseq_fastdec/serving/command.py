@@ -116,10 +116,12 @@ def serve(config: ServiceConfig, on_ray: bool = False) -> None:
     from .app import create_app
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
-    # On a signal uvicorn answers the accepted requests, and then raises the signal again.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(0))
-    with bound(config.server) as listener, contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as opened:
+        # On a signal uvicorn answers the accepted requests, and then raises the signal again.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.signal(number, lambda *_: sys.exit(0))
+            opened.callback(signal.signal, number, before)
+        listener = opened.enter_context(bound(config.server))
         if on_ray:
             from . import ray_serve
 

@@ -78,9 +78,14 @@ def test_a_package_that_is_missing(monkeypatch):
 
 
 def test_a_model_that_is_not_there(tmp_path):
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
     with pytest.raises(SystemExit, match="serve.py: .*nowhere") as end:
         command.main([str(tmp_path / "nowhere")])
     assert end.value.code == 2
+    # A process that is forked later inherits the handlers. One that is terminated before it runs
+    # its function would go on with the tests.
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 def test_a_port_that_is_taken():
