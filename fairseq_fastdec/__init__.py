@@ -74,7 +74,7 @@ __getattr__ = lazy.names(
 WITHOUT_FAIRSEQ = (
     "__main__", "bundles", "cores", "data.atomic_files", "data.draft_lines", "data.model_files",
     "data.moses", "data.vocabulary", "decoding.generation_options", "decoding.registry",
-    "engine.kernels.loading", "engine.kernels.parts", "engine.rules", "engine.searches", "errors",
+    "decoding.translation_memory", "engine.kernels.loading", "engine.kernels.parts", "engine.rules", "engine.searches", "errors",
     "known_modules", "lazy", "lean_imports", "noise", "opening", "ray_cluster", "results",
     "serving", "tools.command_line", "tools.distillation.filters", "tools.kept_settings",
     "tools.translate", "tools.translation.arguments",

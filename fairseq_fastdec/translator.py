@@ -477,7 +477,7 @@ class Translator(JoiningTranslator):
             check_verifies(next(iter(joining.recipes.values())))
             drafted = self._codec.draft(draft).numpy()
         elif joining.memory is not None:
-            drafted = joining.memory.draft(source.tolist()).numpy()
+            drafted = joining.memory.draft(source.tolist())
         start = self._start(source, request)
         self._codec.forget_words()
         written = partial(self._written, source, joining.stripped)

@@ -120,8 +120,19 @@ class BundleCodec:
 
     def draft(self, texts: Sequence[str]) -> list[int]:
         """The tokens of translations, each with EOS; translations that raise are skipped."""
-        found = (self._encoded(text, self.target) for text in texts)
-        return [token for tokens in found if isinstance(tokens, list) for token in tokens]
+        return [token for text in texts for token in self.target_tokens(text)]
+
+    def source_tokens(self, text: str) -> list[int]:
+        """The tokens of a sentence, with EOS; none if the tokeniser raises an error."""
+        return self._tokens_or_none(text, self.source)
+
+    def target_tokens(self, text: str) -> list[int]:
+        """The tokens of a translation, with EOS; none if the tokeniser raises an error."""
+        return self._tokens_or_none(text, self.target)
+
+    def _tokens_or_none(self, text: str, words: Words) -> list[int]:
+        found = self._encoded(text, words)
+        return found if isinstance(found, list) else []
 
     def _encoded(self, text: str, words: Words) -> Union[list[int], Problem]:
         try:

@@ -10,6 +10,8 @@ import numpy as np
 
 from ..data.model_files import PathLike
 from ..decoding.generation_options import HONOURED, check_values
+from ..decoding.registry import ANY_DRAFTED
+from ..decoding.translation_memory import TranslationMemory
 from ..engine.kernels import loading
 from ..engine.rules import SearchRules
 from ..engine.searches import BeamOptions, BlockOptions, JacobiOptions, Output, Recipe
@@ -38,11 +40,17 @@ class BundleTranslator(JoiningTranslator):
         source_lang, target_lang: the languages, if the checkpoint names them.
     """
 
-    def __init__(self, content: dict[str, Any], options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        content: dict[str, Any],
+        options: dict[str, Any],
+        memory_source: Optional[PathLike] = None,
+        memory_target: Optional[PathLike] = None,
+    ) -> None:
         """
         Args:
             content: the content of a bundle, see :func:`...tools.export.content_of`.
-            options: see :meth:`of`.
+            options, memory_source, memory_target: see :meth:`of`.
 
         Raises:
             OSError: if there is no compiled code.
@@ -61,12 +69,24 @@ class BundleTranslator(JoiningTranslator):
         self._options = {**content["options"], **options}
         _check(self._options)
         self._usual = self._new_request(self._options)
+        self._memory = self._opened_memory(memory_source, memory_target)
 
     @classmethod
-    def of(cls, path: PathLike, **options: Any) -> "BundleTranslator":
+    def of(
+        cls,
+        path: PathLike,
+        *,
+        memory_source: Optional[PathLike] = None,
+        memory_target: Optional[PathLike] = None,
+        **options: Any,
+    ) -> "BundleTranslator":
         """Load a bundle.
 
         Args:
+            memory_source, memory_target: files with earlier sentences and their translations, one
+                per line: a translation memory, which gives drafts to sentences without one. An
+                index is written next to ``memory_target`` on first use. Methods that do not verify
+                drafts do not use it.
             options: the default decoding options of all calls: ``decoding`` (the method of the
                 export, ``greedy`` or ``beam``), ``beam``, ``nbest``, ``lenpen``, ``unnormalized``,
                 ``unkpen``, ``min_len``, ``max_len_a``, ``max_len_b``, ``no_repeat_ngram_size`` and
@@ -77,7 +97,7 @@ class BundleTranslator(JoiningTranslator):
             ValueError: for a bundle that is truncated, has changed or has another version, and for
                 an option that is unknown or that the method cannot honour.
         """
-        return cls(read(path), options)
+        return cls(read(path), options, memory_source, memory_target)
 
     def translate(
         self,
@@ -158,10 +178,34 @@ class BundleTranslator(JoiningTranslator):
                 f"{len(numbers)} tokens including EOS; the model reads at most {most}",
             )
         tokens = np.array([*before, *numbers, *behind])
-        job = SentenceJob(recipe, tokens, n_best, partial(self._written, numbers))
-        if draft is None:
-            return job
-        return job._replace(draft=np.array(self._codec.draft(draft), dtype=np.int64))
+        drafted = None
+        if draft is not None:
+            drafted = np.array(self._codec.draft(draft), dtype=np.int64)
+        elif self._memory is not None and recipe.verifies_drafts:
+            drafted = self._memory.draft(numbers)
+        return SentenceJob(recipe, tokens, n_best, partial(self._written, numbers), drafted)
+
+    def _opened_memory(
+        self, source: Optional[PathLike], target: Optional[PathLike]
+    ) -> Optional[TranslationMemory]:
+        """
+        Raises:
+            ValueError: for one file without the other, files that cannot be read or that differ in
+                length, and a method that does not verify drafts.
+        """
+        if source is None and target is None:
+            return None
+        for name, path in (("memory_source", source), ("memory_target", target)):
+            if path is None:
+                raise ValueError(f"{name}: missing; a memory has sentences and their translations")
+        if not self.verifies_drafts:
+            raise ValueError(
+                f"memory_source {source}: the bundle's method does not verify drafts; choose "
+                f"decoding {ANY_DRAFTED}, or remove it"
+            )
+        return TranslationMemory(
+            str(source), str(target), self._codec.source_tokens, self._codec.target_tokens
+        )
 
     def _written(self, source: list[int], outputs: Sequence[Output], details: bool) -> list[Any]:
         """Convert the outputs of a search to strings or :class:`Translation` objects."""

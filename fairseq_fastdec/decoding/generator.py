@@ -14,6 +14,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
+from ..data.codec import numbers_of
 from ..data.token_order import TRAINING_OF_TWO
 from ..engine import EngineModels, ProposalWays, Shortlist
 from ..engine.searches import Recipe, SearchOptions
@@ -373,8 +374,9 @@ class DecodingGenerator(ABC):
                 f"--memory-source {options.memory_source}: the model's sources are not tokens of a "
                 "dictionary; remove it"
             )
-        files = options.memory_source, options.memory_target
-        return TranslationMemory(*files, self.source_dictionary, target)
+        words = self.source_dictionary, target
+        tokens = (functools.partial(numbers_of, own) for own in words)
+        return TranslationMemory(options.memory_source, options.memory_target, *tokens)
 
     def _check_tokens_per_step(self) -> None:
         n_trained = self.network.tokens_per_step
@@ -398,7 +400,11 @@ class DecodingGenerator(ABC):
             ValueError: if the method does not verify drafts.
         """
         drafts = sample.get("drafts")
-        if drafts is None and self.drafts is not None:
+        if drafts is None and isinstance(self.drafts, TranslationMemory):
+            rows, pad = sample["net_input"]["src_tokens"].tolist(), self.rules.pad
+            found = (self.drafts.draft([token for token in row if token != pad]) for row in rows)
+            drafts = [torch.from_numpy(draft) for draft in found]
+        elif drafts is None and self.drafts is not None:
             drafts = self.drafts.of_sample(sample, self.rules.pad)
         if drafts is None:
             return None

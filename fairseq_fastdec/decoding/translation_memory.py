@@ -1,7 +1,7 @@
 """Drafts from a translation memory (``--memory-source``, ``--memory-target``).
 
 Sentences are similar if they share trigrams of tokens. An inverted index of the trigrams is built
-once, next to the target file on disk, and memory-mapped.
+once, next to the target file on disk, and memory-mapped. This module does not import torch.
 """
 
 import hashlib
@@ -14,11 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from fairseq.data import Dictionary
-from torch import Tensor
-
-from ..data.codec import numbers_of
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +26,7 @@ MOST_LOOKED_UP, MOST_SENTENCES = 64, 20_000
 # The number of lines whose tokens are part of the index's name, since they depend on the
 # dictionaries and subwords.
 N_SAMPLED = 1000
+Encode = Callable[[str], Sequence[int]]
 NAMES = ("targets", "target_starts", "n_trigrams", "trigrams", "starts", "sentences")
 
 
@@ -42,17 +38,18 @@ class TranslationMemory:
     """
 
     def __init__(
-        self, source: str, target: str, source_words: Dictionary, target_words: Dictionary
+        self, source: str, target: str, source_tokens: Encode, target_tokens: Encode
     ) -> None:
         """
         Args:
             source, target: files with the same number of lines.
+            source_tokens, target_tokens: the tokens of a segmented line, with EOS.
 
         Raises:
             ValueError: if a file cannot be read, or if the files differ in length.
         """
         self._paths = source, target
-        self._words = source_words, target_words
+        self._encode = source_tokens, target_tokens
         self.segmented: Callable[[str], str] = str
         self._index: dict[str, np.ndarray] = {}
         self._digest = hashlib.sha256()
@@ -73,12 +70,7 @@ class TranslationMemory:
                 f"has {n_lines[1]}; give a translation for each line"
             )
 
-    def of_sample(self, sample: dict[str, Any], pad: int) -> list[Tensor]:
-        """Drafts for the sentences of a fairseq batch, int64 ``[D]`` each."""
-        rows = sample["net_input"]["src_tokens"].tolist()
-        return [self.draft([token for token in row if token != pad]) for row in rows]
-
-    def draft(self, source: Sequence[int]) -> Tensor:
+    def draft(self, source: Sequence[int]) -> np.ndarray:
         """The translations of the most similar sentences, each with EOS, the best one first.
 
         Args:
@@ -91,8 +83,7 @@ class TranslationMemory:
         numbers = self._most_similar(index, np.unique(trigrams_of(source)))
         bounds = [(index["target_starts"][n], index["target_starts"][n + 1]) for n in numbers]
         parts = [index["targets"][start:end] for start, end in bounds]
-        found = np.concatenate([np.zeros(0, np.int64), *parts])
-        return torch.from_numpy(found.astype(np.int64))
+        return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
 
     def _most_similar(self, index: dict[str, np.ndarray], trigrams: np.ndarray) -> list[int]:
         """The sentences that are most similar to one with these trigrams, uint64 ``[n]``."""
@@ -136,8 +127,10 @@ class TranslationMemory:
         text: Any = {"encoding": "utf-8", "errors": "replace", "newline": "\n"}
         with open(source, **text) as sources, open(target, **text) as targets:
             for pair in zip(sources, targets):
-                segmented = (self.segmented(line.strip()) for line in pair)
-                source_tokens, target_tokens = map(numbers_of, self._words, segmented)
+                segmented = [self.segmented(line.strip()) for line in pair]
+                source_tokens, target_tokens = (
+                    list(encode(line)) for encode, line in zip(self._encode, segmented)
+                )
                 yield source_tokens, target_tokens
 
     def _make(self, folder: Path) -> None:

@@ -10,9 +10,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
+from ..bundles.file import is_bundle
 from ..errors import end_with, errors_in_one_line
 from ..opening import load
-from ..tools.command_line import positive, program
+from ..tools.command_line import add_memory_options, positive, program
 from .config import ModelOptions, ServerOptions, ServiceConfig, read
 from .scheduler import POLICIES, split_options
 
@@ -72,6 +73,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     add("--batch-size", type=positive, metavar="N", help="sentences decoded together, at most")
     add("--max-wait-ms", type=positive, metavar="N", help="how long a sentence may wait for others")
     add("--policy", choices=POLICIES, help="which waiting sentence is decoded next")
+    add_memory_options(group)
     return parser
 
 
@@ -155,6 +157,11 @@ def bound(options: ServerOptions) -> socket.socket:
 def _open(model: ModelOptions, server: ServerOptions, on_ray: bool = False) -> "LanguagePair":
     from .app import LanguagePair
 
+    if model.memory_source is not None and (on_ray or not is_bundle(model.path)):
+        raise ValueError(
+            f"memory_source {model.memory_source}: only for bundles, and not with --ray; export "
+            "the checkpoint first, or send drafts with the requests"
+        )
     options = model.decoding_options()
     if server.threads is not None:
         options["threads"] = server.threads

@@ -13,6 +13,10 @@ else:
     import tomli as tomllib
 
 
+# The options of a model that are paths.
+PATHS = {"path", "memory_source", "memory_target"}
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """A model and its decoding options. ``None`` stands for the translator's default.
@@ -20,6 +24,7 @@ class ModelOptions:
     Attributes:
         path: a bundle or a checkpoint.
         source, target: the language codes in requests; by default those of the model.
+        memory_source, memory_target: the files of a translation memory.
     """
 
     path: str
@@ -31,6 +36,8 @@ class ModelOptions:
     batch_size: Optional[int] = None
     max_wait_ms: Optional[int] = None
     policy: Optional[str] = None
+    memory_source: Optional[str] = None
+    memory_target: Optional[str] = None
 
     def decoding_options(self) -> dict[str, Any]:
         """The given options of ``open_translator`` other than the path and the languages."""
@@ -111,7 +118,8 @@ def read(path: str) -> ServiceConfig:
         options = _options(ModelOptions, f"{path}: models {number}", table)
         if "path" not in options:
             raise ValueError(f"--config {path}: models {number}: no path")
-        options["path"] = str(folder / options["path"])
+        for name in PATHS & options.keys():
+            options[name] = str(folder / options[name])
         models.append(ModelOptions(**options))
     server = _options(ServerOptions, f"{path}: server", content.get("server", {}))
     return ServiceConfig(tuple(models), ServerOptions(**server))

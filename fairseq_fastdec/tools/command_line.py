@@ -15,6 +15,8 @@ from ..serving.scheduler import CAPACITY
 PACKAGE = __name__.partition(".")[0]
 # Decoding options of a bundle or a checkpoint that commands without fairseq's options have.
 SEARCH_OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
+# The files of a translation memory.
+MEMORY_OPTIONS = ("memory_source", "memory_target")
 
 
 def program(command: str) -> str:
@@ -72,6 +74,18 @@ def add_search_options(group: Any, methods: str) -> None:
         "--batch-size", type=positive, default=CAPACITY, metavar="N",
         help=f"sentences that each thread decodes at once (default: {CAPACITY})",
     )  # fmt: skip
+
+
+def add_memory_options(group: Any) -> None:
+    """Add the options of :data:`MEMORY_OPTIONS`."""
+    group.add_argument(
+        "--memory-source", metavar="FILE",
+        help="earlier sentences as text, one per line; the translations of similar ones are drafts "
+        "that the model verifies; an index is written next to --memory-target",
+    )  # fmt: skip
+    group.add_argument(
+        "--memory-target", metavar="FILE", help="the translations of --memory-source"
+    )
 
 
 def given(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from ..noise import results_only
 from ..opening import load
 from ..results import Translation
 from .command_line import (
+    MEMORY_OPTIONS,
     SEARCH_OPTIONS,
+    add_memory_options,
     add_search_options,
     given,
     positive,
@@ -42,9 +44,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--output", default="-", metavar="FILE", help="default: standard output")
     parser.add_argument("--threads", type=positive, metavar="N", help="default: one per core")
     add_search_options(parser, "the method (default: the bundle's, or greedy)")
+    add_memory_options(parser)
     args = parser.parse_args(arguments)
     with errors_in_one_line(name), results_only():
-        translator = load(args.model, **given(args, SEARCH_OPTIONS))
+        translator = load(args.model, **given(args, (*SEARCH_OPTIONS, *MEMORY_OPTIONS)))
         translator.schedule(threads=args.threads, batch_size=args.batch_size)
         with contextlib.ExitStack() as files:
             source: Any = (

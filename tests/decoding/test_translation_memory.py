@@ -2,6 +2,7 @@
 
 import gc
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +38,8 @@ def memory(tmp_path, sources=SOURCES, targets=TARGETS):
         write(tmp_path / "old.en", map(in_words, sources)),
         write(tmp_path / "old.de", map(in_words, targets)),
     )
-    return TranslationMemory(*map(str, files), TASK.source_dictionary, WORDS)
+    tokens = (partial(numbers_of, words) for words in (TASK.source_dictionary, WORDS))
+    return TranslationMemory(*map(str, files), *tokens)
 
 
 def draft(own, text):
@@ -102,7 +104,7 @@ def test_files_that_do_not_go_together(tmp_path):
     with pytest.raises(ValueError, match="has 4 lines, but --memory-target .* has 1; give"):
         memory(tmp_path, targets=["a"])
     with pytest.raises(ValueError, match="--memory-source nowhere: cannot be read"):
-        TranslationMemory("nowhere", "nowhere", WORDS, WORDS)
+        TranslationMemory("nowhere", "nowhere", str.split, str.split)
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,14 @@ def translator():
 
 
 @pytest.fixture(scope="module")
-def bundle(translator, tmp_path_factory):
+def bundle_path(translator, tmp_path_factory):
     path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
     export(translator, path)
-    made = fairseq_fastdec.load(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def bundle(bundle_path):
+    made = fairseq_fastdec.load(bundle_path)
     yield made
     made.close()

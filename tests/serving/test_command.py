@@ -149,6 +149,14 @@ def test_the_command_with_a_real_model(tmp_path):
         process.wait()
 
 
+def test_a_translation_memory_needs_a_bundle():
+    words = ["--memory-source", "old.en", "--memory-target", "old.de"]
+    (model,) = config_of("model", *words).models
+    assert model.decoding_options() == {"memory_source": "old.en", "memory_target": "old.de"}
+    with pytest.raises(ValueError, match="^memory_source old.en: only for bundles, and not with"):
+        command._open(model, command.ServerOptions())
+
+
 def test_a_model_without_languages(monkeypatch):
     model = UpperCase(None, None)
     monkeypatch.setattr(command, "open_translator", lambda path, **options: model)

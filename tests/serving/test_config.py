@@ -21,6 +21,8 @@ beam = 4
 [[models]]
 path = "/models/de_en"
 policy = "shortest"
+memory_source = "old.de"
+memory_target = "/old.en"
 """
 
 
@@ -45,6 +47,8 @@ def test_a_file(read, tmp_path):
     assert second.path == "/models/de_en"
     assert second.decoding_options() == {
         "policy": "shortest",
+        "memory_source": str(tmp_path / "old.de"),
+        "memory_target": "/old.en",
     }
 
 

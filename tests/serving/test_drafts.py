@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+import fairseq_fastdec
+
 LINES = [
     "Click the Save button.",
     "",
@@ -29,6 +31,44 @@ def test_they_change_no_translation(either):
     for line, draft, alone in zip(LINES, EARLIER, expected):
         assert either.translate(line, drafts=draft) == alone
         assert asyncio.run(either.translate_async(line, draft=draft)) == alone
+
+
+def test_a_translation_memory(translator, bundle, bundle_path, tmp_path):
+    """It gives the same drafts as with a checkpoint, and both use the same index."""
+    lines = [line for line in LINES if line]
+    expected = bundle.translate(lines)
+    files = {"memory_source": tmp_path / "old.en", "memory_target": tmp_path / "old.de"}
+    for path, texts in zip(files.values(), (lines, expected)):
+        path.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
+    remembering = fairseq_fastdec.load(bundle_path, **files)
+    assert remembering.translate(lines) == expected
+    for line, translation in zip(lines, expected):
+        (found,) = {
+            tuple(own.job(line, options, None).draft)
+            for own, options in (
+                (remembering, {}),
+                (translator, {name: str(path) for name, path in files.items()}),
+            )
+        }
+        assert list(found) == translator._codec.draft([translation]).tolist()
+        # A draft of the caller comes first, and beams verify none.
+        assert list(remembering.job(line, {}, ["x"]).draft) != list(found)
+        assert remembering.job(line, {"beam": 3}).draft is None
+    assert len(list(tmp_path.glob("old.de.memory-*"))) == 1
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        (dict(memory_source="a"), "^memory_target: missing"),
+        (dict(memory_target="a"), "^memory_source: missing"),
+        (dict(memory_source="nowhere", memory_target="b"), "nowhere: cannot be read"),
+        (dict(memory_source="a", memory_target="b", beam=3), "does not verify drafts; choose"),
+    ],
+)
+def test_memories_that_are_refused(bundle_path, given, message):
+    with pytest.raises(ValueError, match=message):
+        fairseq_fastdec.load(bundle_path, **given)
 
 
 def test_a_stream_of_sentences_and_drafts(either):

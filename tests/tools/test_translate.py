@@ -21,18 +21,23 @@ def bundle(tmp_path_factory):
     return path
 
 
-def test_standard_streams_without_torch(bundle):
+def test_standard_streams_without_torch(bundle, tmp_path):
+    """Also with a translation memory."""
+    for name in ("old.en", "old.de"):
+        (tmp_path / name).write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    memory = ["--memory-source", tmp_path / "old.en", "--memory-target", tmp_path / "old.de"]
     code = (
         "import sys; from fairseq_fastdec.__main__ import main; main(sys.argv[1:])\n"
         "assert 'torch' not in sys.modules and 'fairseq' not in sys.modules"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, "translate", str(bundle)],
+        [sys.executable, "-c", code, "translate", bundle, *memory],
         input="\n".join(LINES).encode(), capture_output=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     expected = fairseq_fastdec.load(MODEL)
     assert done.stdout.decode().split("\n") == [*map(expected.translate, LINES), ""]
+    assert list(tmp_path.glob("old.de.memory-*"))
 
 
 @pytest.mark.parametrize("model", ["bundle", "checkpoint"])

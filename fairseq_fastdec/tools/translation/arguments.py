@@ -6,6 +6,7 @@ from typing import Any
 
 from ...bundles.file import is_bundle
 from ..command_line import (
+    add_memory_options,
     add_search_options,
     add_worker_options,
     check_one_directory,
@@ -91,6 +92,7 @@ def _parse_bundle(arguments: Sequence[str], bundle: str) -> argparse.Namespace:
         help="a draft for each line, which the model verifies: text, one per line, an empty line "
         "for no draft",
     )
+    add_memory_options(group)
     group.add_argument("--no-progress-bar", action="store_true")
     group.add_argument("--num-shards", type=int, default=1)
     group.add_argument("--shard-id", type=int, default=0)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
 from ...bundles.translator import BundleTranslator
@@ -24,12 +24,15 @@ class BundleModel(CorpusModel):
         options: passed to :meth:`...bundles.translator.BundleTranslator.of`.
         batch_size: the sentences that a thread decodes at once.
         draft_file: the file with a draft for each line; ``None`` without drafts.
+        memory: the files of a translation memory by option, see
+            :meth:`...bundles.translator.BundleTranslator.of`.
     """
 
     path: str
     options: dict[str, Any]
     batch_size: int
     draft_file: Optional[str] = None
+    memory: dict[str, str] = field(default_factory=dict)
     may_use_gpus: bool = False
 
     def check(self) -> None:
@@ -54,7 +57,9 @@ class BundleModel(CorpusModel):
         files, copy = {"bundle": self.path}, replace(self, path="bundle")
         if self.draft_file is not None:
             files["drafts"], copy = self.draft_file, replace(copy, draft_file="drafts")
-        return copy, files
+        # The options are the names of the copies.
+        files.update(self.memory)
+        return replace(copy, memory={option: option for option in self.memory}), files
 
 
 class BundleLineTranslator(LineTranslator):
@@ -67,7 +72,7 @@ class BundleLineTranslator(LineTranslator):
             ValueError: for a draft file that cannot be read, or a method that verifies no drafts.
         """
         super().__init__(rules, seed=0)
-        self._translator = BundleTranslator.of(model.path, **model.options)
+        self._translator = BundleTranslator.of(model.path, **model.options, **model.memory)
         self._batch_size = model.batch_size
         self._drafts = None if model.draft_file is None else DraftLines(model.draft_file)
         if self._drafts is not None and not self._translator.verifies_drafts:
@@ -77,7 +82,12 @@ class BundleLineTranslator(LineTranslator):
             )
 
     def prepare(self) -> None:
-        """Do nothing, since the weights of a bundle are already prepared."""
+        """Build the index of the translation memory; the weights of a bundle need no preparation.
+
+        Raises:
+            ValueError: if the index cannot be written.
+        """
+        self._translator.job("a", {})
 
     def use_threads(self, n_threads: int) -> None:
         self._translator.schedule(threads=n_threads, batch_size=self._batch_size)

@@ -16,7 +16,14 @@ from typing import Any, Optional
 
 from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import SEARCH_OPTIONS, given, in_words, program, standard
+from ..command_line import (
+    MEMORY_OPTIONS,
+    SEARCH_OPTIONS,
+    given,
+    in_words,
+    program,
+    standard,
+)
 from ..distillation.filters import Filters
 from .arguments import (
     LEAST_LINES,
@@ -88,8 +95,10 @@ def _model_of(args: argparse.Namespace) -> CorpusModel:
         return CheckpointModel.of(args)
     from .bundle import BundleModel
 
-    options = given(args, SEARCH_OPTIONS)
-    model = BundleModel(args.bundle, options, args.batch_size, args.draft_file)
+    options, memory = given(args, SEARCH_OPTIONS), given(args, MEMORY_OPTIONS)
+    if memory and args.draft_file is not None:
+        raise ValueError("--draft-file: cannot be combined with --memory-source; remove one")
+    model = BundleModel(args.bundle, options, args.batch_size, args.draft_file, memory)
     model.check()
     return model
 

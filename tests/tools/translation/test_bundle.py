@@ -127,6 +127,24 @@ def test_drafts_do_not_change_the_output(bundle, translate, tmp_path):
     assert translate(bundle, given=["--draft-file", drafts, "--chunk-size", 3]).decode() == expected
 
 
+def memory_of(tmp_path, translations):
+    """The options of a memory with the lines of the source."""
+    files = {"--memory-source": "".join(f"{line}\n" for line in LINES), "--memory-target": translations}
+    for flag, text in files.items():
+        (tmp_path / flag[2:]).write_text(text, encoding="utf-8")
+    return [word for flag in files for word in (flag, tmp_path / flag[2:])]
+
+
+def test_a_memory_does_not_change_the_output(bundle, translate, tmp_path):
+    expected = translate(bundle, output="expected").decode()
+    memory = memory_of(tmp_path, expected)
+    assert translate(bundle, given=[*memory, "--chunk-size", 3]).decode() == expected
+    # The index is made before the workers are forked.
+    assert len(list(tmp_path.glob("memory-target.memory-*"))) == 1
+    with pytest.raises(SystemExit, match="--draft-file: cannot be combined with --memory-source"):
+        translate(bundle, output="other", given=[*memory, "--draft-file", os.devnull])
+
+
 def test_each_line_has_its_own_draft(bundle, tmp_path, monkeypatch):
     """Lines are sorted by length, and a line that is not UTF-8 is left out."""
     drafts = tmp_path / "drafts"
@@ -190,6 +208,10 @@ def test_a_bundle_in_the_place_of_a_checkpoint(bundle, translate):
 
 
 def test_a_bundle_for_another_machine(bundle, tmp_path, monkeypatch):
+    memory = {"memory_source": "a", "memory_target": "b"}
+    model, files = BundleModel(str(bundle), {}, 32, None, memory).portable()
+    assert files == {"bundle": str(bundle), **memory}
+    assert model.memory == {name: name for name in memory}
     model, files = BundleModel(str(bundle), {}, 32, "old.de").portable()
     assert files == {"bundle": str(bundle), "drafts": "old.de"}
     (tmp_path / "bundle").symlink_to(bundle)
