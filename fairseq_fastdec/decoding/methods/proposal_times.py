@@ -13,9 +13,11 @@ from time import perf_counter
 from torch import Tensor
 
 # The number of steps of a measurement with one sentence, and the minimum with many.
-LONGEST_TRIAL, SHORTEST_TRIAL = 64, 4
-# In measurements: the time between the first two trials of the slower way, which quadruples after
-# each, and its maximum.
+LONGEST_TRIAL, SHORTEST_TRIAL = 32, 4
+# The measurements of each way before the first decision.
+FIRST_TRIALS = 3
+# In measurements: the time between two later trials of the slower way, which quadruples after each,
+# and its maximum.
 FIRST_REST, LONGEST_REST = 32, 512
 # The number of measurements whose median is used: the process may have been interrupted.
 N_REMEMBERED = 9
@@ -61,9 +63,9 @@ class TimesOfSize:
 
     def _choose(self) -> None:
         without, proposing = self._measured
-        is_due = not (proposing and without)
+        is_due = min(len(proposing), len(without)) < FIRST_TRIALS
         if is_due:
-            self._is_proposing = not proposing
+            self._is_proposing = len(proposing) <= len(without)
         else:
             is_faster = median_low(proposing) <= median_low(without)
             is_due = self._is_rested and self._is_proposing == is_faster

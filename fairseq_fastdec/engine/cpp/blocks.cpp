@@ -9,9 +9,9 @@ BlockSearch::BlockSearch(Models models, BlockOptions options)
       acceptance(std::move(options.acceptance)),
       drafter(make_drafter(*models[0], rules, outputs, options.proposals)),
       grows_trees(options.proposals.n_in_tree > 0),
+      decides_by_time(options.proposals.by_time),
       states(models.size()) {
   counters.accepted.assign(drafter->n_proposing(), 0);
-  if (options.proposals.by_time) times.emplace();
 }
 
 void BlockSearch::joined(int64_t row) {
@@ -31,14 +31,16 @@ void BlockSearch::left(int64_t row) {
 }
 
 void BlockSearch::step() {
-  proposes = !times || times->propose(int64_t(rows.size()));
-  if (!times) return Search::step();
+  proposes = true;
+  if (!decides_by_time) return Search::step();
+  ProposalTimes &of_threads = times[decoder.n_threads()];
+  proposes = of_threads.propose(int64_t(rows.size()));
   n_appended = 0;
   Clock own;
   double seconds = 0;
   Search::step();
   own.count(seconds);
-  times->learn(seconds, n_appended);
+  of_threads.learn(seconds, n_appended);
 }
 
 // Section 3: predict.

@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include <optional>
+#include <map>
 
 #include "acceptance.h"
 #include "drafts.h"
@@ -45,7 +45,8 @@ class BlockSearch : public Search {
   std::unique_ptr<Drafter> drafter;
   const bool grows_trees;
   GivenDrafts given;
-  std::optional<ProposalTimes> times;
+  const bool decides_by_time;
+  std::map<int64_t, ProposalTimes> times;  // by the number of threads
   bool proposes = true;    // the drafter proposes in the current step
   int64_t n_appended = 0;  // the number of tokens that the current step appended to the outputs
   States states;

@@ -17,7 +17,7 @@ namespace fastdec {
 class TimesOfSize {
  public:
   // trial: the number of steps of a measurement
-  explicit TimesOfSize(int64_t trial = 64) : trial(trial), rest(FIRST_REST * trial) {}
+  explicit TimesOfSize(int64_t trial = 32) : trial(trial), rest(FIRST_REST * trial) {}
 
   // Whether the next step has proposals.
   bool proposes() {
@@ -35,7 +35,9 @@ class TimesOfSize {
   }
 
  private:
-  // In measurements: the time between the first two trials of the slower way, which quadruples after
+  // The measurements of each way before the first decision.
+  static constexpr int64_t FIRST_TRIALS = 3;
+  // In measurements: the time between two later trials of the slower way, which quadruples after
   // each, and its maximum.
   static constexpr int64_t FIRST_REST = 32, LONGEST_REST = 512;
 
@@ -44,26 +46,27 @@ class TimesOfSize {
   class Way {
    public:
     void add(double measurement) { measured[n_measured++ % int64_t(measured.size())] = measurement; }
-    // 0 before the first measurement.
+    // There must be measurements.
     double median() const {
       auto sorted = measured;
       const int64_t n = std::min(n_measured, int64_t(measured.size()));
       std::sort(sorted.begin(), sorted.begin() + n);
-      return n ? sorted[(n - 1) / 2] : 0;
+      return sorted[(n - 1) / 2];
     }
+
+    int64_t n_measured = 0;
 
    private:
     std::array<double, 9> measured = {};
-    int64_t n_measured = 0;
   };
 
   void choose() {
-    const double without = ways[0].median(), proposing = ways[1].median();
-    bool is_due = !proposing || !without;
+    const Way &without = ways[0], &proposing = ways[1];
+    bool is_due = std::min(without.n_measured, proposing.n_measured) < FIRST_TRIALS;
     if (is_due) {
-      is_proposing = !proposing;
+      is_proposing = proposing.n_measured <= without.n_measured;
     } else {
-      const bool is_faster = proposing <= without;
+      const bool is_faster = proposing.median() <= without.median();
       is_due = is_rested && is_proposing == is_faster;
       is_proposing = is_faster != is_due;
     }
@@ -86,7 +89,7 @@ class ProposalTimes {
   ProposalTimes() {
     // The more sentences, the fewer steps have enough blocks.
     for (int64_t size = 0; size < N_SIZES; ++size)
-      of_sizes[size] = TimesOfSize(std::max<int64_t>(64 >> 2 * size, 4));
+      of_sizes[size] = TimesOfSize(std::max<int64_t>(32 >> 2 * size, 4));
   }
 
   // Whether the next step, of n sentences, has proposals.

@@ -7,6 +7,7 @@ from fairseq_fastdec.decoding.methods import proposal_times
 from fairseq_fastdec.decoding.methods.proposal_times import (
     COLD,
     FIRST_REST,
+    FIRST_TRIALS,
     LONGEST_TRIAL,
     ProposalTimes,
     TimesOfSize,
@@ -14,7 +15,7 @@ from fairseq_fastdec.decoding.methods.proposal_times import (
 
 TRIAL = 4
 REST = FIRST_REST * TRIAL
-FIRST = 2 * TRIAL  # the steps of the first trials
+FIRST = 2 * FIRST_TRIALS * TRIAL  # the steps of the first trials
 
 
 def choices(times, n, seconds, tokens):
@@ -32,7 +33,7 @@ def test_trials_become_rare(faster):
     times = TimesOfSize(TRIAL)
     chosen = choices(times, 6 * REST, (1.0, 2.5 if faster else 3.5), (1, 3))
     slower = not faster
-    assert chosen[:FIRST] == [True] * TRIAL + [False] * TRIAL
+    assert chosen[:FIRST] == ([True] * TRIAL + [False] * TRIAL) * FIRST_TRIALS
     assert chosen[FIRST : FIRST + REST] == [faster] * REST
     second = FIRST + REST
     assert chosen[second : second + TRIAL] == [slower] * TRIAL
@@ -47,12 +48,12 @@ def test_what_has_become_slower_is_given_up():
 
 
 def test_interruptions_count_little():
-    """The second measurement corrects the first."""
+    """The first measurement is wrong, and the others correct it."""
     times = TimesOfSize(TRIAL)
     times.proposes()
     times.learn(1e6, 3)
-    chosen = choices(times, 10 * REST, (1.0, 2.0), (1, 3))
-    assert not chosen[FIRST] and all(chosen[2 * REST : 4 * REST])
+    chosen = choices(times, FIRST - 1 + REST, (1.0, 2.0), (1, 3))
+    assert all(chosen[FIRST - 1 :])
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def test_the_first_steps_do_not_count(clock):
         clock[0] += 1e6 if step < COLD else 2.0 if proposed[-1] else 1.0
         times.learn(torch.tensor([3 if proposed[-1] else 1]))
     assert proposed[:COLD] == [False] * (COLD // 2) + [True] * (COLD // 2)
-    assert sum(proposed[COLD:]) == 1000 - COLD - LONGEST_TRIAL
+    assert sum(proposed[COLD:]) == 1000 - COLD - FIRST_TRIALS * LONGEST_TRIAL
 
 
 def test_times_are_kept_for_each_size(clock):
