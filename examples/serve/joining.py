@@ -6,11 +6,11 @@
     python examples/serve/joining.py BUNDLE --ctranslate2 DIRECTORY    # the same model, converted
 
 Sentences arrive at random (a Poisson process) at 50, 80 and 95 % of the rate at which the engine
-translates them offline. Static batches decode with the same search, threads and batch size: a batch
-takes at most --batch-size waiting sentences, and answers when the last one is done. CTranslate2
-also decodes such batches, in int8 by default (--compute-type). All ways take turns of
---seconds / 7, each after a new measurement of the rate, since the speed of a shared machine varies;
-the table has the medians of the turns' percentiles.
+translates them offline. Several values of --batch-size are compared. Static batches decode with the
+same search and threads: a batch takes waiting sentences up to the largest --batch-size, and answers
+when the last one is done. CTranslate2 also decodes such batches, in int8 by default
+(--compute-type). All ways take turns of --seconds / 7, each after a new measurement of the rate,
+since the speed of a shared machine varies; the table has the medians of the turns' percentiles.
 """
 
 import argparse
@@ -21,17 +21,16 @@ import statistics
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import fairseq_fastdec
+from examples.common.engine_batches import EngineBatches
 from examples.common.table import markdown
 from fairseq_fastdec.engine.kernels import loading
-from fairseq_fastdec.engine.searches import BeamOptions, Recipe
+from fairseq_fastdec.serving.scheduler import CAPACITY
 from fairseq_fastdec.serving.translating import SentenceJob
 
 LOADS = (0.5, 0.8, 0.95)
@@ -96,37 +95,6 @@ class StaticBatches:
                 done(text)
 
 
-class EngineBatches:
-    """Decodes whole batches with a search of the engine. Not thread-safe."""
-
-    def __init__(self, recipe: Recipe, n_threads: int) -> None:
-        # A copy of the recipe has its own search.
-        self._recipe, self._n_threads = replace(recipe), n_threads
-
-    def __call__(self, batch: list[SentenceJob]) -> list[str]:
-        recipe, search = self._recipe, self._recipe.search
-        is_beam = isinstance(recipe.options, BeamOptions)
-        for number, job in enumerate(batch):
-            max_len = recipe.rules.max_len(len(job.tokens))
-            given = {"sources": job.tokens[None], "bos": recipe.bos, "prefix": recipe.forced}
-            if is_beam:
-                lens, waived = np.array([max_len]), np.array([0])
-                search.admit(ids=np.array([number]), max_lens=lens, waived=waived, **given)
-            else:
-                search.admit(first_id=number, max_len=max_len, **given)
-        search.advance(loading.library().ALL_STEPS, self._n_threads)
-        found = search.finished()
-        ends = np.cumsum(found.outputs.lengths)[:-1]
-        parts = zip(np.split(found.outputs.tokens, ends), np.split(found.outputs.scores, ends))
-        totals = found.totals.tolist() if is_beam else [0.0] * len(found.outputs.lengths)
-        hypotheses = iter([(*part, total) for part, total in zip(parts, totals)])
-        texts = [""] * len(batch)
-        for number, n in zip(found.ids, found.n_hypotheses if is_beam else [1] * len(found.ids)):
-            outputs = recipe.outputs(list(islice(hypotheses, n)))
-            texts[number] = batch[number].written(outputs, False)[0]
-        return texts
-
-
 def ctranslate2_batches(
     args: argparse.Namespace, translator: Any
 ) -> Callable[[list[SentenceJob]], list[str]]:
@@ -179,17 +147,22 @@ def main() -> None:
     """Measure, print, and write JSON."""
     args = parse_args()
     options = {} if args.beam is None else {"beam": args.beam}
-    translator = fairseq_fastdec.load(args.model, **options)
+    schedules = {n: fairseq_fastdec.load(args.model, **options) for n in args.batch_size}
     lines = args.input.read_text(encoding="utf-8").splitlines()
     loading.measured(args.threads)
-    translator.schedule(threads=args.threads, batch_size=args.batch_size)
+    for batch_size, own in schedules.items():
+        own.schedule(threads=args.threads, batch_size=batch_size)
+    most = max(schedules)
+    translator = schedules[most]
     recipe = translator.job(lines[0], {}).recipe
     engines: list[Any] = [EngineBatches(recipe, args.threads) for _ in range(args.threads)]
-    static = {"static batches": StaticBatches(translator, engines, args.batch_size)}
+    static = {"static batches": StaticBatches(translator, engines, most)}
     if args.ctranslate2:
         others = [ctranslate2_batches(args, translator)] * args.threads
-        static["CTranslate2"] = StaticBatches(translator, others, args.batch_size)
-    ways: dict[str, Translate] = {"joining": translator.translate_async}
+        static["CTranslate2"] = StaticBatches(translator, others, most)
+    ways: dict[str, Translate] = {
+        f"joining {n}": own.translate_async for n, own in schedules.items()
+    }
     ways.update({name: batches.translate for name, batches in static.items()})
     translator.translate(lines[:200])
     offline = offline_rate(translator, lines)
@@ -225,7 +198,8 @@ def main() -> None:
         print(row, flush=True)
     for batches in static.values():
         batches.close()
-    translator.close()
+    for own in schedules.values():
+        own.close()
     title = (
         f"Offline {offline:.0f} sentences a second; saturated: "
         + ", ".join(f"{name} {found[name]['saturated']:.0f}" for name in ways)
@@ -265,7 +239,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--input", type=Path, default=Path("examples/en_de/data/test.en"))
     parser.add_argument("--beam", type=int)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--batch-size", type=int, nargs="+", default=[CAPACITY])
     parser.add_argument("--seconds", type=float, default=20, help="duration of each load and way")
     parser.add_argument("--output", type=Path, help="JSON")
     return parser.parse_args()

@@ -7,8 +7,9 @@ import pytest
 
 import fairseq_fastdec
 from examples.common.en_de import MODEL
-from examples.serve import joining, peers
+from examples.common.engine_batches import EngineBatches
 from examples.serve import load as example
+from examples.serve import peers
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.serving import config
 from tests.support import skips
@@ -66,7 +67,7 @@ def test_static_batches_have_the_translations_of_the_translator(options):
     translator = fairseq_fastdec.load(MODEL, **options)
     texts = ["Open the file.", "Save the document before you close the window.", "Delete it."]
     jobs = [translator.job(text, {}) for text in texts]
-    decode = joining.EngineBatches(jobs[0].recipe, 1)
+    decode = EngineBatches(jobs[0].recipe, 1)
     assert decode(jobs) == decode(jobs) == translator.translate(texts)
 
 

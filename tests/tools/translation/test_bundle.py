@@ -129,7 +129,10 @@ def test_drafts_do_not_change_the_output(bundle, translate, tmp_path):
 
 def memory_of(tmp_path, translations):
     """The options of a memory with the lines of the source."""
-    files = {"--memory-source": "".join(f"{line}\n" for line in LINES), "--memory-target": translations}
+    files = {
+        "--memory-source": "".join(f"{line}\n" for line in LINES),
+        "--memory-target": translations,
+    }
     for flag, text in files.items():
         (tmp_path / flag[2:]).write_text(text, encoding="utf-8")
     return [word for flag in files for word in (flag, tmp_path / flag[2:])]
