@@ -68,7 +68,13 @@ class TimesOfSize:
             self._is_proposing = len(proposing) <= len(without)
         else:
             is_faster = median_low(proposing) <= median_low(without)
-            is_due = self._is_rested and self._is_proposing == is_faster
+            if self._is_proposing == is_faster:
+                is_due = self._is_rested
+            else:
+                # A trial of the slower way is repeated if it was faster than the other way: the
+                # measurements before it may be wrong.
+                latest, other = self._measured[self._is_proposing], self._measured[is_faster]
+                is_due = not self._is_rested and latest[-1] < median_low(other)
             self._is_proposing = is_faster != is_due
         self._steps_left = self._trial if is_due else self._rest
         if is_due and self._is_rested:

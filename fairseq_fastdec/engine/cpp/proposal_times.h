@@ -53,6 +53,7 @@ class TimesOfSize {
       std::sort(sorted.begin(), sorted.begin() + n);
       return sorted[(n - 1) / 2];
     }
+    double latest() const { return measured[(n_measured - 1) % int64_t(measured.size())]; }
 
     int64_t n_measured = 0;
 
@@ -67,7 +68,11 @@ class TimesOfSize {
       is_proposing = proposing.n_measured <= without.n_measured;
     } else {
       const bool is_faster = proposing.median() <= without.median();
-      is_due = is_rested && is_proposing == is_faster;
+      // A trial of the slower way is repeated if it was faster than the other way: the measurements
+      // before it may be wrong.
+      is_due = is_proposing == is_faster
+                   ? is_rested
+                   : !is_rested && ways[is_proposing].latest() < ways[is_faster].median();
       is_proposing = is_faster != is_due;
     }
     steps_left = is_due ? trial : rest;

@@ -56,6 +56,16 @@ def test_interruptions_count_little():
     assert all(chosen[FIRST - 1 :])
 
 
+def test_wrong_measurements_are_corrected_at_the_next_trial():
+    """All first measurements of the faster way are wrong."""
+    times = TimesOfSize(TRIAL)
+    for _ in range(FIRST):
+        proposes = times.proposes()
+        times.learn(9.0 if proposes else 1.0, 3 if proposes else 1)
+    chosen = choices(times, 2 * REST, (1.0, 2.0), (1, 3))
+    assert not any(chosen[:REST]) and all(chosen[REST:])
+
+
 @pytest.fixture
 def clock(monkeypatch):
     """Sets the time."""
