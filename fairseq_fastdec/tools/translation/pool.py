@@ -8,14 +8,14 @@ import os
 import signal
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Optional, Union
 
 from ... import cores
 from .chunks import Chunk, ChunkStore, Translated
-from .worker import Load, Place, Progress, serve
+from .worker import ENDING, Load, Place, Progress, serve
 
 logger = logging.getLogger(__name__)
 
@@ -225,8 +225,26 @@ class LocalPool(ChunkPool):
             args=(there, inherited, self._load, worker.place, self._store),
             daemon=True,
         )
-        worker.process.start()
+        with _without_signals():
+            worker.process.start()
         there.close()
+
+
+@contextlib.contextmanager
+def _without_signals() -> Iterator[None]:
+    """Block signals in this context, and in a process that is forked in it.
+
+    The handlers of this process raise exceptions. In a forked process that has not begun to serve,
+    these would continue this process's work there. :func:`.worker.serve` unblocks the signals.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _send_chunk(worker: _Worker) -> None:

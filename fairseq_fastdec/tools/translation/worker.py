@@ -22,6 +22,8 @@ from .output_lines import NOT_UTF8, LineResult, OutputRules, UntranslatedLine
 MENDABLE = "fix this and run the same command again to continue"
 # Seconds between messages about progress, which cost the coordinator time.
 BETWEEN_REPORTS = 0.5
+# The signals that end a command.
+ENDING = (signal.SIGINT, signal.SIGTERM)
 
 Progress = Callable[[int], Any]
 
@@ -170,6 +172,8 @@ def serve(
     # Ctrl-C at a terminal interrupts all processes of the command; the coordinator ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     for other in inherited:
         other.close()
     try:

@@ -111,6 +111,33 @@ def test_a_chunk_that_was_written_before_its_worker_died_is_not_translated_again
     assert ChunkStore(tmp_path / "chunks").read(0).content == b"A\n"
 
 
+def test_a_worker_that_is_ended_at_once(pool_of, monkeypatch):
+    """It does not run this process's handler, which would go on with the tests in the worker."""
+
+    def stop(*_):
+        raise SystemExit
+
+    tester, fork = os.getpid(), os.fork
+
+    def ended():
+        process = fork()
+        if process == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return process
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        monkeypatch.setattr(os, "fork", ended)
+        with pool_of(1) as pool:
+            (own,) = pool._workers
+            own.process.join(30)
+            assert own.process.exitcode == -signal.SIGTERM
+    finally:
+        if os.getpid() != tester:
+            os._exit(77)
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_idle_workers_are_replaced_too(pool_of):
     with pool_of() as pool:
         assert results(pool, chunks("a\n"))
