@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 from . import __version__
 from .engine import kernels
-from .errors import end_with
+from .errors import end_with, write
 from .noise import results_only
 
 ARCH = {"--arch", "-a"}
@@ -50,11 +50,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     elif name in COMMANDS:
         importlib.import_module(f"fairseq_fastdec.{COMMANDS[name][1]}").main(rest)
     elif name == "--user-dir":
-        print(USER_DIR)
+        write(sys.stdout, f"{USER_DIR}\n")
     elif name == "--version":
-        print(f"{__version__}, {kernels.description()}")
+        write(sys.stdout, f"{__version__}, {kernels.description()}\n")
     elif name in ("-h", "--help"):
-        print(overview())
+        write(sys.stdout, f"{overview()}\n")
     else:
         end_with(f"{PROGRAM}: {name}: unknown; choose from {', '.join(all_commands())}")
 

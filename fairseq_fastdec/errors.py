@@ -50,14 +50,14 @@ def end_with(message: str) -> NoReturn:
             :data:`EXIT_CODE` as its code.
     """
     line = " ".join(message.split())
-    _write(sys.stdout, "")
-    _write(sys.stderr, f"{line}\n")
+    write(sys.stdout, "")
+    write(sys.stderr, f"{line}\n")
     end = SystemExit(line)
     end.code = EXIT_CODE
     raise end
 
 
-def _write(stream: Optional[TextIO], text: str) -> None:
+def write(stream: Optional[TextIO], text: str) -> None:
     """Write to a standard stream and flush it; if that fails, redirect it to the null device.
 
     Args:

@@ -53,6 +53,18 @@ def test_one_version_and_no_type_is_lost(metadata):
     assert f"version: {fairseq_fastdec.__version__}" in citation
 
 
+def test_a_reader_that_has_gone():
+    """As in ``... --help | head``."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as pipe:
+        ended = subprocess.run(
+            [sys.executable, "-m", "fairseq_fastdec", "--user-dir"],
+            cwd=ROOT, stdout=pipe, stderr=subprocess.PIPE,
+        )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 @pytest.mark.parametrize("name", front.COMMANDS)
 def test_every_command_says_what_it_takes(name, capsys):
     with pytest.raises(SystemExit) as stopped:
