@@ -36,7 +36,11 @@ MODELS = {
     "trained": [dict()],
     "random": [dict(trained=False)],
     "ensemble": [dict(), dict(trained=False)],
-    "sizes": [dict(), dict(seed=1, decoder_layers=1, decoder_normalize_before=True), dict(seed=2)],
+    "sizes": [
+        dict(),
+        dict(trained=False, seed=1, decoder_layers=1, decoder_normalize_before=True),
+        dict(trained=False, seed=2),
+    ],
 }
 
 
