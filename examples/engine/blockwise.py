@@ -17,12 +17,12 @@ import fairseq_fastdec
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.engine_batches import EngineBatches
 from examples.common.table import untitled
+from examples.engine.base import PRECISIONS
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.noise import results_only
 from fairseq_fastdec.serving.translating import SentenceJob
 from fairseq_fastdec.tools.command_line import positive
 
-PRECISIONS = {"fp32": "model", "int8": "int8"}
 BATCH_SIZES, THREADS = (1, 32), (1, 2)
 METHODS = ("greedy", "blockwise", "auto")
 # The sentences of a turn at batch size 1.

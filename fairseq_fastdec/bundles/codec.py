@@ -120,17 +120,10 @@ class BundleCodec:
 
     def draft(self, texts: Sequence[str]) -> list[int]:
         """The tokens of translations, each with EOS; translations that raise are skipped."""
-        return [token for text in texts for token in self.target_tokens(text)]
+        return [token for text in texts for token in self.tokens(self.target, text)]
 
-    def source_tokens(self, text: str) -> list[int]:
-        """The tokens of a sentence, with EOS; none if the tokeniser raises an error."""
-        return self._tokens_or_none(text, self.source)
-
-    def target_tokens(self, text: str) -> list[int]:
-        """The tokens of a translation, with EOS; none if the tokeniser raises an error."""
-        return self._tokens_or_none(text, self.target)
-
-    def _tokens_or_none(self, text: str, words: Words) -> list[int]:
+    def tokens(self, words: Words, text: str) -> list[int]:
+        """The tokens of a text, with EOS; none if the tokeniser raises an error."""
         found = self._encoded(text, words)
         return found if isinstance(found, list) else []
 

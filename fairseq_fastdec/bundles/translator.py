@@ -40,17 +40,11 @@ class BundleTranslator(JoiningTranslator):
         source_lang, target_lang: the languages, if the checkpoint names them.
     """
 
-    def __init__(
-        self,
-        content: dict[str, Any],
-        options: dict[str, Any],
-        memory_source: Optional[PathLike] = None,
-        memory_target: Optional[PathLike] = None,
-    ) -> None:
+    def __init__(self, content: dict[str, Any], options: dict[str, Any]) -> None:
         """
         Args:
             content: the content of a bundle, see :func:`...tools.export.content_of`.
-            options, memory_source, memory_target: see :meth:`of`.
+            options: see :meth:`of`.
 
         Raises:
             OSError: if there is no compiled code.
@@ -69,7 +63,7 @@ class BundleTranslator(JoiningTranslator):
         self._options = {**content["options"], **options}
         _check(self._options)
         self._usual = self._new_request(self._options)
-        self._memory = self._opened_memory(memory_source, memory_target)
+        self._memory: Optional[TranslationMemory] = None
 
     @classmethod
     def of(
@@ -97,7 +91,9 @@ class BundleTranslator(JoiningTranslator):
             ValueError: for a bundle that is truncated, has changed or has another version, and for
                 an option that is unknown or that the method cannot honour.
         """
-        return cls(read(path), options, memory_source, memory_target)
+        translator = cls(read(path), options)
+        translator._memory = translator._opened_memory(memory_source, memory_target)
+        return translator
 
     def translate(
         self,
@@ -203,9 +199,9 @@ class BundleTranslator(JoiningTranslator):
                 f"memory_source {source}: the bundle's method does not verify drafts; choose "
                 f"decoding {ANY_DRAFTED}, or remove it"
             )
-        return TranslationMemory(
-            str(source), str(target), self._codec.source_tokens, self._codec.target_tokens
-        )
+        codec = self._codec
+        tokens = (partial(codec.tokens, words) for words in (codec.source, codec.target))
+        return TranslationMemory(str(source), str(target), *tokens)
 
     def _written(self, source: list[int], outputs: Sequence[Output], details: bool) -> list[Any]:
         """Convert the outputs of a search to strings or :class:`Translation` objects."""

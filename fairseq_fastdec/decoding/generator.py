@@ -399,13 +399,9 @@ class DecodingGenerator(ABC):
         Raises:
             ValueError: if the method does not verify drafts.
         """
-        drafts, files = sample.get("drafts"), self.drafts
-        if drafts is None and isinstance(files, TranslationMemory):
-            rows, pad = sample["net_input"]["src_tokens"].tolist(), self.rules.pad
-            found = (files.draft([token for token in row if token != pad]) for row in rows)
-            drafts = [torch.from_numpy(draft) for draft in found]
-        elif drafts is None and isinstance(files, DraftFile):
-            drafts = files.of_sample(sample, self.rules.pad)
+        drafts = sample.get("drafts")
+        if drafts is None and self.drafts is not None:
+            drafts = list(map(torch.as_tensor, self.drafts.of_sample(sample, self.rules.pad)))
         if drafts is None:
             return None
         if not (self.verifies_drafts and self.options.keeps_p1_tokens):

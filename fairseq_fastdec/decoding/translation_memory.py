@@ -26,7 +26,7 @@ MOST_LOOKED_UP, MOST_SENTENCES = 64, 20_000
 # The number of lines whose tokens are part of the index's name, since they depend on the
 # dictionaries and subwords.
 N_SAMPLED = 1000
-Encode = Callable[[str], Sequence[int]]
+Encode = Callable[[str], list[int]]
 NAMES = ("targets", "target_starts", "n_trigrams", "trigrams", "starts", "sentences")
 
 
@@ -69,6 +69,11 @@ class TranslationMemory:
                 f"--memory-source {source}: has {n_lines[0]} lines, but --memory-target {target} "
                 f"has {n_lines[1]}; give a translation for each line"
             )
+
+    def of_sample(self, sample: dict[str, Any], pad: int) -> list[np.ndarray]:
+        """Drafts for the sentences of a fairseq batch, int64 ``[D]`` each."""
+        rows = sample["net_input"]["src_tokens"].tolist()
+        return [self.draft([token for token in row if token != pad]) for row in rows]
 
     def draft(self, source: Sequence[int]) -> np.ndarray:
         """The translations of the most similar sentences, each with EOS, the best one first.
@@ -129,9 +134,9 @@ class TranslationMemory:
         text: Any = {"encoding": "utf-8", "errors": "replace", "newline": "\n"}
         with open(source, **text) as sources, open(target, **text) as targets:
             for pair in zip(sources, targets):
-                segmented = [self.segmented(line.strip()) for line in pair]
+                segmented = (self.segmented(line.strip()) for line in pair)
                 source_tokens, target_tokens = (
-                    list(encode(line)) for encode, line in zip(self._encode, segmented)
+                    encode(line) for encode, line in zip(self._encode, segmented)
                 )
                 yield source_tokens, target_tokens
 

@@ -16,14 +16,7 @@ from typing import Any, Optional
 
 from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import (
-    MEMORY_OPTIONS,
-    SEARCH_OPTIONS,
-    given,
-    in_words,
-    program,
-    standard,
-)
+from ..command_line import MEMORY_OPTIONS, SEARCH_OPTIONS, given, in_words, program, standard
 from ..distillation.filters import Filters
 from .arguments import (
     LEAST_LINES,
