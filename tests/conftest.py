@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from fairseq_fastdec.engine.kernels import loading
-from tests.support import command_line, in_parallel, made_once, smoke
+from tests.support import command_line, composed_once, in_parallel, made_once, smoke
 from tests.support.words import write_words
 
 torch.set_num_threads(1)
+composed_once.install()
 # Commands in processes of their own: torch's threads wait without using a core that other tests
 # need.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -14,8 +14,6 @@ from fairseq_cli import preprocess as preprocess_cli
 from fairseq_cli import train as train_cli
 from fairseq_cli import validate as validate_cli
 
-from tests.support.fewer_copies import parsed_once
-
 PLUGIN = str(Path(__file__).resolve().parents[2] / "fairseq_fastdec")
 COMMON = ["--user-dir", PLUGIN, "--cpu", "--no-progress-bar"]
 TINY = [
@@ -33,11 +31,7 @@ def run(command, *arguments) -> str:
     # fairseq-validate removes handlers of the root logger, including pytest's.
     handlers = list(logging.getLogger().handlers)
     try:
-        with (
-            parsed_once(),
-            mock.patch.object(sys, "argv", argv),
-            contextlib.redirect_stdout(printed),
-        ):
+        with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(printed):
             command.cli_main()
     finally:
         logging.getLogger().handlers[:] = handlers
