@@ -14,8 +14,10 @@ from tests.support.compiled import compiled, examples, threads
 pytestmark = compiled
 
 KINDS = [PackedLinear, PackedBFloat16, PackedInt8]
-# In vectors of 4, 8 and 16 floats, those of other processors.
-WIDTHS = [4, 8, 16]
+# In vectors of 4, 8 and 16 floats and tiles of 256, those of other processors.
+WIDTHS = [4, 8, 16, 256]
+# Tiles need rows of 64 bytes.
+FULL_TILES = 128
 
 
 @pytest.fixture(params=WIDTHS)
@@ -46,8 +48,8 @@ def expected_product(kind, x, weight, bias):
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=examples(60), deadline=None)
 @given(
-    n_tokens=st.integers(0, 18),
-    n_inputs=st.integers(1, 70),
+    n_tokens=st.integers(0, 70),
+    n_inputs=st.one_of(st.integers(1, 70), st.just(FULL_TILES)),
     n_outputs=st.integers(1, 140),
     biased=st.booleans(),
     strided=st.booleans(),
@@ -64,24 +66,28 @@ def test_products(kind, n_tokens, n_inputs, n_outputs, biased, strided, widest):
         found = kind(weight, bias)(x)
     finally:
         library().set_width(max(WIDTHS))
-    # Inputs that lie between two integers may be rounded either way.
-    atol = 0.05 if kind is PackedInt8 else 1e-4
+    atol = 1e-4
+    if kind is PackedInt8 and n_tokens:
+        # An input that lies between two integers may be rounded either way.
+        atol += (x.abs().max() * weight.abs().max()).item() / 127
     torch.testing.assert_close(found.double(), expected.double(), atol=atol, rtol=1e-4)
 
 
+@pytest.mark.parametrize("n_inputs", [129, FULL_TILES])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_token_gives_the_same_among_others_and_in_any_number_of_threads(kind, width):
+def test_a_token_gives_the_same_among_others_and_in_any_number_of_threads(kind, n_inputs, width):
     torch.manual_seed(0)
-    layer, x = kind(torch.randn(300, 129), torch.randn(300)), torch.randn(41, 129)
+    layer, x = kind(torch.randn(300, n_inputs), torch.randn(300)), torch.randn(41, n_inputs)
     expected = torch.cat([layer(own[None]) for own in x])
     for n_threads in (1, 2, 3):
         with threads(n_threads):
             assert torch.equal(layer(x), expected)
 
 
-def test_vectors_of_any_width_give_the_same_integers():
+@pytest.mark.parametrize("n_tokens, n_inputs", [(5, 100), (50, FULL_TILES)])
+def test_vectors_of_any_width_give_the_same_integers(n_tokens, n_inputs):
     torch.manual_seed(0)
-    layer, x = PackedInt8(torch.randn(64, 100)), torch.randn(5, 100)
+    layer, x = PackedInt8(torch.randn(64, n_inputs)), torch.randn(n_tokens, n_inputs)
     found = []
     for width in WIDTHS:
         library().set_width(width)

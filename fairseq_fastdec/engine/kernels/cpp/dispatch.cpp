@@ -79,7 +79,7 @@ Kernels kernels_for(int64_t widest) {
   return any_kernels;
 }
 
-Kernels kernels = kernels_for(width<Vec16>());
+Kernels kernels = kernels_for(TILE_FLOATS);
 
 void quantize_inputs(const Product &product, const ThreadSlice &slice) {
   const int64_t inputs = product.linear.inputs;

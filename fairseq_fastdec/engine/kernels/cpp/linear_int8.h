@@ -2,8 +2,7 @@
 
 #pragma once
 
-#include "linear_blocks.h"
-#include "quantize.h"
+#include "tiles.h"
 
 namespace fastdec {
 namespace {
@@ -12,19 +11,36 @@ namespace {
 // Not __m512i, which has 64-bit integers: GCC would convert and copy all sums in every iteration.
 typedef IntegersOf<Vec16>::Vec Vec16i;
 
+constexpr int VNNI_PARTS = BLOCK / 16;
+
+// Writes a token's outputs in a block to y [outputs].
+TARGET_INT8 INLINE void write_int8_outputs(const Linear &linear, int64_t block,
+                                           const Vec16i (&sums)[VNNI_PARTS], float scale, float *y,
+                                           Epilogue epilogue) {
+  float values[BLOCK];
+  UNROLL
+  for (int part = 0; part < VNNI_PARTS; ++part) {
+    const int64_t output = block * BLOCK + part * 16;
+    const __m512 scales = _mm512_set1_ps(scale) * _mm512_loadu_ps(linear.scales + output);
+    const __m512 bias = _mm512_loadu_ps(linear.bias + output);
+    _mm512_storeu_ps(values + part * 16,
+                     _mm512_fmadd_ps(_mm512_cvtepi32_ps((__m512i)sums[part]), scales, bias));
+  }
+  apply_epilogue<Vec16>(epilogue, values, y + block * BLOCK, outputs_of(linear, block));
+}
+
 // A block of outputs of N tokens; the sums stay in registers.
 template <int N>
 TARGET_INT8 INLINE void multiply_tile_vnni(const Linear &linear, int64_t block, const uint8_t *x,
                                            const float *scales, float *y, Epilogue epilogue) {
-  constexpr int PARTS = BLOCK / 16;
   const int64_t length = padded_to_groups(linear.inputs);
   const auto *weight = static_cast<const int8_t *>(linear.weight) + block * length * BLOCK;
   const int32_t *compensation = linear.zero_point_compensation + block * BLOCK;
-  Vec16i sums[N][PARTS];
+  Vec16i sums[N][VNNI_PARTS];
   UNROLL
   for (int n = 0; n < N; ++n)
     UNROLL
-    for (int part = 0; part < PARTS; ++part)
+    for (int part = 0; part < VNNI_PARTS; ++part)
       sums[n][part] = (Vec16i)_mm512_loadu_si512(compensation + part * 16);
   for (int64_t i = 0; i < length; i += GROUP, weight += BLOCK * GROUP) {
     prefetch_ahead(weight, BLOCK * GROUP);
@@ -33,26 +49,15 @@ TARGET_INT8 INLINE void multiply_tile_vnni(const Linear &linear, int64_t block, 
       int32_t group;
       std::memcpy(&group, x + n * length + i, sizeof group);
       UNROLL
-      for (int part = 0; part < PARTS; ++part)
+      for (int part = 0; part < VNNI_PARTS; ++part)
         sums[n][part] = (Vec16i)_mm512_dpbusd_epi32(
             (__m512i)sums[n][part], _mm512_set1_epi32(group),
             _mm512_loadu_si512(weight + part * 16 * GROUP));
     }
   }
   UNROLL
-  for (int n = 0; n < N; ++n) {
-    float values[BLOCK];
-    UNROLL
-    for (int part = 0; part < PARTS; ++part) {
-      const int64_t output = block * BLOCK + part * 16;
-      const __m512 scale = _mm512_set1_ps(scales[n]) * _mm512_loadu_ps(linear.scales + output);
-      const __m512 bias = _mm512_loadu_ps(linear.bias + output);
-      _mm512_storeu_ps(values + part * 16,
-                       _mm512_fmadd_ps(_mm512_cvtepi32_ps((__m512i)sums[n][part]), scale, bias));
-    }
-    float *to = y + n * linear.outputs + block * BLOCK;
-    apply_epilogue<Vec16>(epilogue, values, to, outputs_of(linear, block));
-  }
+  for (int n = 0; n < N; ++n)
+    write_int8_outputs(linear, block, sums[n], scales[n], y + n * linear.outputs, epilogue);
 }
 
 // Like multiply_tile_vnni, for n <= N tokens.
@@ -166,9 +171,36 @@ inline void multiply_block_int8_anywhere(const Linear &linear, int64_t block, co
   }
 }
 
+#if defined(TARGET_AMX)
+// For fewer tokens, reading the weights takes longer than their products with vectors.
+constexpr int64_t FEWEST_TOKENS_IN_TILES = 12;
+
+TARGET_AMX INLINE void write_int8_sums(const Linear &linear, int64_t block, const Int8Inputs &x,
+                                       int64_t token, const int32_t *sums, float *y,
+                                       Epilogue epilogue) {
+  const int32_t *compensation = linear.zero_point_compensation + block * BLOCK;
+  Vec16i all[VNNI_PARTS];
+  UNROLL
+  for (int part = 0; part < VNNI_PARTS; ++part)
+    all[part] = (Vec16i)_mm512_loadu_si512(sums + part * 16) +
+                (Vec16i)_mm512_loadu_si512(compensation + part * 16);
+  write_int8_outputs(linear, block, all, x.scales[token], y + token * linear.outputs, epilogue);
+}
+
+TARGET_AMX inline void multiply_int8_amx(const Linear &linear, const Int8Inputs &x, float *y,
+                                         int64_t n, const ThreadSlice &slice, Epilogue epilogue) {
+  multiply_by_tiles<int32_t, Int8Inputs, write_int8_sums>(
+      linear, x, x.values, padded_to_groups(linear.inputs), y, n, slice, epilogue);
+}
+#endif
+
 // Like multiply_fp32, from x in int8. Integer sums do not depend on the order.
 inline void multiply_int8(const Linear &linear, const Int8Inputs &x, float *y, int64_t n,
                           const ThreadSlice &slice, Epilogue epilogue) {
+#if defined(TARGET_AMX)
+  if (n >= FEWEST_TOKENS_IN_TILES && has_amx() && fills_tiles(padded_to_groups(linear.inputs)))
+    return multiply_int8_amx(linear, x, y, n, slice, epilogue);
+#endif
   auto *multiply_block = multiply_block_int8_anywhere;
 #if defined(TARGET_AVX2)
   if (has_avx2()) multiply_block = multiply_block_avx2;

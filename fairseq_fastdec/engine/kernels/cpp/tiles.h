@@ -1,0 +1,114 @@
+// Products of 16 tokens by 16 outputs in one instruction: Intel's AMX, for int8 and bf16.
+//
+// A tile has 16 rows of 64 bytes. The rows of the inputs are tokens. Those of the weights are groups
+// of inputs, in the order in which weights are packed; see Linear.
+
+#pragma once
+
+#include "linear_blocks.h"
+#include "quantize.h"
+
+namespace fastdec {
+namespace {
+
+#if defined(TARGET_AMX)
+constexpr int64_t TILE_ROWS = 16, TILE_ROW_BYTES = 64;
+// The number of tokens whose sums are in tiles at the same time.
+constexpr int64_t TOKENS_IN_TILES = 2 * TILE_ROWS;
+
+static_assert(BLOCK * sizeof(float) == 2 * TILE_ROW_BYTES, "the outputs of a block are two tiles");
+
+// Whether rows of inputs fill the tiles; other layers use vectors.
+INLINE bool fills_tiles(int64_t row_bytes) { return row_bytes % TILE_ROW_BYTES == 0; }
+
+// Tiles 0 to 3 are sums, 4 and 5 inputs, 6 and 7 weights.
+TARGET_AMX INLINE void configure_tiles(int64_t n_tokens) {
+  struct {
+    uint8_t palette, first_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t n_rows[16];
+  } config = {1, 0, {}, {}, {}};
+  static_assert(sizeof config == 64, "the layout that the processor reads");
+  for (int tile = 0; tile < 8; ++tile) {
+    config.row_bytes[tile] = TILE_ROW_BYTES;
+    config.n_rows[tile] = tile < 6 ? n_tokens : TILE_ROWS;
+  }
+  // GCC does not know that the instruction reads all of it.
+  __asm__ volatile("" : : "r"(&config) : "memory");
+  _tile_loadconfig(&config);
+}
+
+#define ADD_PRODUCT(SUMS, INPUTS, WEIGHTS)    \
+  if constexpr (std::is_same_v<Sum, int32_t>) \
+    _tile_dpbusd(SUMS, INPUTS, WEIGHTS);      \
+  else                                        \
+    _tile_dpbf16ps(SUMS, INPUTS, WEIGHTS)
+
+// Writes the sums [TOKENS_IN_TILES, BLOCK] of a block's outputs. The inputs of the first tile's
+// tokens begin at `first`, and those of the second tile at `second`, which may be null.
+template <typename Sum>
+TARGET_AMX INLINE void multiply_tiles(const char *weight, const char *first, const char *second,
+                                      int64_t row_bytes, bool prefetches, Sum *sums) {
+  constexpr int64_t WEIGHT_ROW = 2 * TILE_ROW_BYTES;
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int64_t at = 0; at < row_bytes; at += TILE_ROW_BYTES, weight += TILE_ROWS * WEIGHT_ROW) {
+    if (prefetches) prefetch_ahead(weight, TILE_ROWS * WEIGHT_ROW);
+    _tile_loadd(6, weight, WEIGHT_ROW);
+    _tile_loadd(7, weight + TILE_ROW_BYTES, WEIGHT_ROW);
+    _tile_loadd(4, first + at, row_bytes);
+    ADD_PRODUCT(0, 4, 6);
+    ADD_PRODUCT(1, 4, 7);
+    if (second) {
+      _tile_loadd(5, second + at, row_bytes);
+      ADD_PRODUCT(2, 5, 6);
+      ADD_PRODUCT(3, 5, 7);
+    }
+  }
+  _tile_stored(0, sums, WEIGHT_ROW);
+  _tile_stored(1, sums + BLOCK / 2, WEIGHT_ROW);
+  if (!second) return;
+  _tile_stored(2, sums + TILE_ROWS * BLOCK, WEIGHT_ROW);
+  _tile_stored(3, sums + TILE_ROWS * BLOCK + BLOCK / 2, WEIGHT_ROW);
+}
+#undef ADD_PRODUCT
+
+// Like multiply_fp32, from inputs x [n, row_bytes]. WRITE writes the outputs of a token in a block,
+// given their sums.
+template <typename Sum, typename Inputs,
+          void (*WRITE)(const Linear &linear, int64_t block, const Inputs &x, int64_t token,
+                        const Sum *sums, float *y, Epilogue epilogue)>
+TARGET_AMX INLINE void multiply_by_tiles(const Linear &linear, const Inputs &inputs, const void *x,
+                                         int64_t row_bytes, float *y, int64_t n,
+                                         const ThreadSlice &slice, Epilogue epilogue) {
+  if (n == 0) return;  // tiles have at least one row
+  const auto *const tokens = static_cast<const char *>(x);
+  const int64_t n_rows = std::min(n, TILE_ROWS);
+  const int64_t end = first_block(linear, slice.number + 1, slice);
+  configure_tiles(n_rows);
+  for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block) {
+    const char *weight = static_cast<const char *>(linear.weight) + block * row_bytes * BLOCK;
+    for (int64_t token = 0; token < n; token += TOKENS_IN_TILES) {
+      Sum sums[TOKENS_IN_TILES * BLOCK];
+      // A tile that would end behind the tokens begins earlier; its first rows are not written.
+      const int64_t first = std::min(token, n - n_rows);
+      const int64_t second = std::min(token + TILE_ROWS, n - n_rows);
+      const bool has_second = token + TILE_ROWS < n;
+      multiply_tiles(weight, tokens + first * row_bytes,
+                     has_second ? tokens + second * row_bytes : nullptr, row_bytes, token == 0,
+                     sums);
+      const int64_t last = std::min(n, token + TOKENS_IN_TILES);
+      for (int64_t own = token; own < last; ++own) {
+        const int64_t row = own < token + TILE_ROWS ? own - first : TILE_ROWS + own - second;
+        WRITE(linear, block, inputs, own, sums + row * BLOCK, y, epilogue);
+      }
+    }
+  }
+  _tile_release();
+}
+#endif
+
+}  // namespace
+}  // namespace fastdec
