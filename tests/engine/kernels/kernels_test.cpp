@@ -1,5 +1,5 @@
-// Kernels against naive loops in double precision, for vectors of 4, 8 and 16 floats; and the rule
-// of proposal_times.h.
+// Kernels against naive loops in double precision, for vectors of 4, 8 and 16 floats and for tiles;
+// and the rule of proposal_times.h.
 //
 // test_kernels.py compiles and runs it. With the flags of one processor, vectors that are wider than
 // its registers become several instructions.
@@ -99,6 +99,59 @@ void test_products() {
               sum += double(x[token * inputs + i]) *
                      weight[(output / BLOCK * inputs + i) * BLOCK + output % BLOCK];
             check_close(y[token * outputs + output], std::max(sum, 0.0), 1e-4, "multiply_fp32");
+          }
+      }
+}
+
+// Products in bf16 or int8, with the instructions of processors whose vectors or tiles have at most
+// `widest` floats. They are added to what y contains.
+void test_rounded_products(const Format &format, int64_t widest) {
+  widest_vectors = widest;
+  for (int64_t inputs : {5, 64, 128})
+    for (int64_t outputs : {31, 70})
+      for (int64_t n : {1, 7, 16, 45}) {
+        Linear linear = {};
+        linear.format = &format, linear.inputs = inputs, linear.outputs = outputs;
+        const int64_t n_blocks = n_blocks_of(outputs), padded = linear.n_groups() * format.group;
+        const float largest = format.has_scales ? 127 : 2;
+        const auto numbers = random_floats(n_blocks * padded * BLOCK, -largest, largest);
+        const auto scales = random_floats(n_blocks * BLOCK), bias = random_floats(n_blocks * BLOCK);
+        std::vector<int8_t> integers(numbers.begin(), numbers.end());
+        std::vector<Bf16> halves(numbers.size());
+        round_to(numbers.data(), halves.data(), int64_t(numbers.size()));
+        const auto place = [&](int64_t i, int64_t output) {
+          return ((output / BLOCK * linear.n_groups() + i / format.group) * BLOCK +
+                  output % BLOCK) * format.group + i % format.group;
+        };
+        std::vector<int32_t> compensation(n_blocks * BLOCK);
+        for (int64_t output = 0; output < n_blocks * BLOCK; ++output)
+          for (int64_t i = 0; i < padded; ++i)
+            compensation[output] -= ZERO_POINT * integers[place(i, output)];
+        linear.bias = bias.data();
+        if (format.has_scales) {
+          linear.weight = integers.data(), linear.scales = scales.data();
+          linear.zero_point_compensation = compensation.data();
+        } else {
+          linear.weight = halves.data();
+        }
+        const auto x = random_floats(n * inputs), before = random_floats(n * outputs);
+        std::vector<float> rounded(quantized_size(n, inputs)), y = before;
+        for (int64_t token = 0; token < n; ++token)
+          quantize(linear, x.data() + token * inputs, rounded.data(), token, n);
+        multiply_quantized(linear, rounded.data(), y.data(), n, {0, 1}, Epilogue::ADD);
+        const Int8Inputs in_int8 = int8_inputs_in(rounded.data(), n);
+        const auto *const in_bf16 = reinterpret_cast<const Bf16 *>(rounded.data());
+        for (int64_t token = 0; token < n; ++token)
+          for (int64_t output = 0; output < outputs; ++output) {
+            double sum = 0;
+            for (int64_t i = 0; i < padded; ++i)
+              sum += format.has_scales ? (in_int8.values[token * padded + i] - ZERO_POINT) *
+                                             double(integers[place(i, output)])
+                                       : double(to_float(in_bf16[token * padded + i])) *
+                                             to_float(halves[place(i, output)]);
+            if (format.has_scales) sum *= double(in_int8.scales[token]) * scales[output];
+            check_close(y[token * outputs + output],
+                        before[token * outputs + output] + sum + bias[output], 1e-4, format.dtype);
           }
       }
 }
@@ -223,6 +276,8 @@ int main() {
   test_all<Vec4>();
   test_all<Vec8>();
   test_all<Vec16>();
+  for (int64_t widest : {4, 8, 16, 256})
+    for (const Format *format : {&BF16, &INT8}) test_rounded_products(*format, widest);
   for (bool faster : {false, true}) test_proposal_times(faster);
   std::puts("all kernels agree");
 }
