@@ -8,6 +8,9 @@ from setuptools.command.bdist_wheel import bdist_wheel
 
 try:
     import pybind11
+    from pybind11.setup_helpers import ParallelCompile
+
+    ParallelCompile().install()  # files are compiled on all cores
 except ImportError:  # an installation without build isolation gets no compiled code
     pybind11 = None
 

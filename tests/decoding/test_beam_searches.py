@@ -99,8 +99,14 @@ def test_beam_is_fairseqs(trained, dtype, way, beam, options, lengths, left_pad,
     assert_same(ours, fairseq(models, sample, beam, **options))
 
 
-@pytest.mark.parametrize("way", [pytest.param("compiled", marks=compiled), "torch"])
-@pytest.mark.parametrize("beam", [50, 300])
+@pytest.mark.parametrize(
+    "way, beam",
+    [
+        pytest.param("compiled", 50, marks=compiled),
+        pytest.param("compiled", 300, marks=compiled),
+        ("torch", 50),
+    ],
+)
 def test_wide_beams_are_fairseqs(way, beam):
     task = tiny.task(400)
     models = [tiny.stir(tiny.build_model(task, seed=1), scale=1.0)]
