@@ -79,6 +79,13 @@ void test_sums() {
   for (int i = 0; i < width<Vec>(); ++i) check_close(reduced[i], sums[i], 1e-5, "reduce_each");
 }
 
+// The place of the weight of an input and an output in a packed weight.
+int64_t weight_place(const Linear &linear, int64_t input, int64_t output) {
+  const int64_t group = linear.format->group;
+  return ((output / BLOCK * linear.n_groups() + input / group) * BLOCK + output % BLOCK) * group +
+         input % group;
+}
+
 template <typename Vec>
 void test_products() {
   for (int64_t inputs : {1, 5, 32, 67})
@@ -96,8 +103,7 @@ void test_products() {
           for (int64_t output = 0; output < outputs; ++output) {
             double sum = bias[output];
             for (int64_t i = 0; i < inputs; ++i)
-              sum += double(x[token * inputs + i]) *
-                     weight[(output / BLOCK * inputs + i) * BLOCK + output % BLOCK];
+              sum += double(x[token * inputs + i]) * weight[weight_place(linear, i, output)];
             check_close(y[token * outputs + output], std::max(sum, 0.0), 1e-4, "multiply_fp32");
           }
       }
@@ -119,14 +125,10 @@ void test_rounded_products(const Format &format, int64_t widest) {
         std::vector<int8_t> integers(numbers.begin(), numbers.end());
         std::vector<Bf16> halves(numbers.size());
         round_to(numbers.data(), halves.data(), int64_t(numbers.size()));
-        const auto place = [&](int64_t i, int64_t output) {
-          return ((output / BLOCK * linear.n_groups() + i / format.group) * BLOCK +
-                  output % BLOCK) * format.group + i % format.group;
-        };
         std::vector<int32_t> compensation(n_blocks * BLOCK);
         for (int64_t output = 0; output < n_blocks * BLOCK; ++output)
           for (int64_t i = 0; i < padded; ++i)
-            compensation[output] -= ZERO_POINT * integers[place(i, output)];
+            compensation[output] -= ZERO_POINT * integers[weight_place(linear, i, output)];
         linear.bias = bias.data();
         if (format.has_scales) {
           linear.weight = integers.data(), linear.scales = scales.data();
@@ -144,11 +146,12 @@ void test_rounded_products(const Format &format, int64_t widest) {
         for (int64_t token = 0; token < n; ++token)
           for (int64_t output = 0; output < outputs; ++output) {
             double sum = 0;
-            for (int64_t i = 0; i < padded; ++i)
-              sum += format.has_scales ? (in_int8.values[token * padded + i] - ZERO_POINT) *
-                                             double(integers[place(i, output)])
-                                       : double(to_float(in_bf16[token * padded + i])) *
-                                             to_float(halves[place(i, output)]);
+            for (int64_t i = 0; i < padded; ++i) {
+              const int64_t input = token * padded + i, weight = weight_place(linear, i, output);
+              sum += format.has_scales
+                         ? (in_int8.values[input] - ZERO_POINT) * double(integers[weight])
+                         : double(to_float(in_bf16[input])) * to_float(halves[weight]);
+            }
             if (format.has_scales) sum *= double(in_int8.scales[token]) * scales[output];
             check_close(y[token * outputs + output],
                         before[token * outputs + output] + sum + bias[output], 1e-4, format.dtype);
@@ -276,7 +279,7 @@ int main() {
   test_all<Vec4>();
   test_all<Vec8>();
   test_all<Vec16>();
-  for (int64_t widest : {4, 8, 16, 256})
+  for (int64_t widest : {int64_t(4), int64_t(8), int64_t(16), TILE_FLOATS})
     for (const Format *format : {&BF16, &INT8}) test_rounded_products(*format, widest);
   for (bool faster : {false, true}) test_proposal_times(faster);
   std::puts("all kernels agree");

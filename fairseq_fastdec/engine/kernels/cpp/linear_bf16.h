@@ -127,23 +127,9 @@ inline void multiply_block_bf16_anywhere(const Linear &linear, int64_t block, co
 }
 
 #if defined(TARGET_AMX)
-TARGET_AMX INLINE void write_bf16_sums(const Linear &linear, int64_t block, const uint16_t *const &,
-                                       int64_t token, const float *sums, float *y,
-                                       Epilogue epilogue) {
-  float values[BLOCK];
-  for (int part = 0; part < BLOCK; part += 16)
-    _mm512_storeu_ps(values + part, _mm512_loadu_ps(sums + part) +
-                                        _mm512_loadu_ps(linear.bias + block * BLOCK + part));
-  apply_epilogue<Vec16>(epilogue, values, y + token * linear.outputs + block * BLOCK,
-                        outputs_of(linear, block));
-}
-
-// For any number of tokens: a token's sums must not depend on the tokens beside it, and those of
-// tiles have another order than those of vectors.
-TARGET_AMX inline void multiply_bf16_amx(const Linear &linear, const uint16_t *x, float *y,
-                                         int64_t n, const ThreadSlice &slice, Epilogue epilogue) {
-  multiply_by_tiles<float, const uint16_t *, write_bf16_sums>(
-      linear, x, x, padded_to_pairs(linear.inputs) * sizeof *x, y, n, slice, epilogue);
+TARGET_AMX INLINE void write_bf16_sums(const Linear &linear, int64_t block, float *sums, float,
+                                       float *y, Epilogue epilogue) {
+  apply_epilogue<Vec16>(epilogue, sums, y + block * BLOCK, outputs_of(linear, block));
 }
 #endif
 
@@ -151,8 +137,11 @@ TARGET_AMX inline void multiply_bf16_amx(const Linear &linear, const uint16_t *x
 inline void multiply_bf16(const Linear &linear, const uint16_t *x, float *y, int64_t n,
                           const ThreadSlice &slice, Epilogue epilogue) {
 #if defined(TARGET_AMX)
-  if (has_amx() && fills_tiles(padded_to_pairs(linear.inputs) * sizeof *x))
-    return multiply_bf16_amx(linear, x, y, n, slice, epilogue);
+  // For any number of tokens: a token's sums must not depend on the tokens beside it, and those of
+  // tiles have another order than those of vectors.
+  if (uses_tiles(linear))
+    return multiply_by_tiles<float, write_bf16_sums>(linear, linear.bias, x, nullptr, y, n, slice,
+                                                     epilogue);
 #endif
   auto *multiply_block = multiply_block_bf16_anywhere;
 #if defined(TARGET_AVX2)

@@ -175,22 +175,13 @@ inline void multiply_block_int8_anywhere(const Linear &linear, int64_t block, co
 // For fewer tokens, reading the weights takes longer than their products with vectors.
 constexpr int64_t FEWEST_TOKENS_IN_TILES = 12;
 
-TARGET_AMX INLINE void write_int8_sums(const Linear &linear, int64_t block, const Int8Inputs &x,
-                                       int64_t token, const int32_t *sums, float *y,
-                                       Epilogue epilogue) {
-  const int32_t *compensation = linear.zero_point_compensation + block * BLOCK;
-  Vec16i all[VNNI_PARTS];
+TARGET_AMX INLINE void write_int8_sums(const Linear &linear, int64_t block, int32_t *sums,
+                                       float scale, float *y, Epilogue epilogue) {
+  Vec16i parts[VNNI_PARTS];
   UNROLL
   for (int part = 0; part < VNNI_PARTS; ++part)
-    all[part] = (Vec16i)_mm512_loadu_si512(sums + part * 16) +
-                (Vec16i)_mm512_loadu_si512(compensation + part * 16);
-  write_int8_outputs(linear, block, all, x.scales[token], y + token * linear.outputs, epilogue);
-}
-
-TARGET_AMX inline void multiply_int8_amx(const Linear &linear, const Int8Inputs &x, float *y,
-                                         int64_t n, const ThreadSlice &slice, Epilogue epilogue) {
-  multiply_by_tiles<int32_t, Int8Inputs, write_int8_sums>(
-      linear, x, x.values, padded_to_groups(linear.inputs), y, n, slice, epilogue);
+    parts[part] = (Vec16i)_mm512_loadu_si512(sums + part * 16);
+  write_int8_outputs(linear, block, parts, scale, y, epilogue);
 }
 #endif
 
@@ -198,8 +189,9 @@ TARGET_AMX inline void multiply_int8_amx(const Linear &linear, const Int8Inputs 
 inline void multiply_int8(const Linear &linear, const Int8Inputs &x, float *y, int64_t n,
                           const ThreadSlice &slice, Epilogue epilogue) {
 #if defined(TARGET_AMX)
-  if (n >= FEWEST_TOKENS_IN_TILES && has_amx() && fills_tiles(padded_to_groups(linear.inputs)))
-    return multiply_int8_amx(linear, x, y, n, slice, epilogue);
+  if (n >= FEWEST_TOKENS_IN_TILES && uses_tiles(linear))
+    return multiply_by_tiles<int32_t, write_int8_sums>(linear, linear.zero_point_compensation,
+                                                       x.values, x.scales, y, n, slice, epilogue);
 #endif
   auto *multiply_block = multiply_block_int8_anywhere;
 #if defined(TARGET_AVX2)

@@ -13,13 +13,20 @@ namespace {
 
 #if defined(TARGET_AMX)
 constexpr int64_t TILE_ROWS = 16, TILE_ROW_BYTES = 64;
+// A group of inputs: four numbers in int8, or two in bf16.
+constexpr int64_t GROUP_BYTES = 4;
 // The number of tokens whose sums are in tiles at the same time.
 constexpr int64_t TOKENS_IN_TILES = 2 * TILE_ROWS;
 
+static_assert(GROUP * sizeof(int8_t) == GROUP_BYTES && PAIR * sizeof(Bf16) == GROUP_BYTES);
 static_assert(BLOCK * sizeof(float) == 2 * TILE_ROW_BYTES, "the outputs of a block are two tiles");
 
-// Whether rows of inputs fill the tiles; other layers use vectors.
-INLINE bool fills_tiles(int64_t row_bytes) { return row_bytes % TILE_ROW_BYTES == 0; }
+INLINE int64_t row_bytes_of(const Linear &linear) { return linear.n_groups() * GROUP_BYTES; }
+
+// Layers whose inputs do not fill the rows of tiles use vectors.
+inline bool uses_tiles(const Linear &linear) {
+  return has_amx() && row_bytes_of(linear) % TILE_ROW_BYTES == 0;
+}
 
 // Tiles 0 to 3 are sums, 4 and 5 inputs, 6 and 7 weights.
 TARGET_AMX INLINE void configure_tiles(int64_t n_tokens) {
@@ -44,16 +51,18 @@ TARGET_AMX INLINE void configure_tiles(int64_t n_tokens) {
   else                                        \
     _tile_dpbf16ps(SUMS, INPUTS, WEIGHTS)
 
-// Writes the sums [TOKENS_IN_TILES, BLOCK] of a block's outputs. The inputs of the first tile's
-// tokens begin at `first`, and those of the second tile at `second`, which may be null.
+// Writes the sums [TOKENS_IN_TILES, BLOCK] of a block's outputs, which begin with `start` [BLOCK] for
+// each token. The inputs of the first tile's tokens begin at `first`, and those of the second tile at
+// `second`, which may be null.
 template <typename Sum>
-TARGET_AMX INLINE void multiply_tiles(const char *weight, const char *first, const char *second,
-                                      int64_t row_bytes, bool prefetches, Sum *sums) {
+TARGET_AMX INLINE void multiply_tiles(const char *weight, const Sum *start, const char *first,
+                                      const char *second, int64_t row_bytes, bool prefetches,
+                                      Sum *sums) {
   constexpr int64_t WEIGHT_ROW = 2 * TILE_ROW_BYTES;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  _tile_loadd(0, start, 0);
+  _tile_loadd(1, start + BLOCK / 2, 0);
+  _tile_loadd(2, start, 0);
+  _tile_loadd(3, start + BLOCK / 2, 0);
   for (int64_t at = 0; at < row_bytes; at += TILE_ROW_BYTES, weight += TILE_ROWS * WEIGHT_ROW) {
     if (prefetches) prefetch_ahead(weight, TILE_ROWS * WEIGHT_ROW);
     _tile_loadd(6, weight, WEIGHT_ROW);
@@ -75,37 +84,37 @@ TARGET_AMX INLINE void multiply_tiles(const char *weight, const char *first, con
 }
 #undef ADD_PRODUCT
 
-// Like multiply_fp32, from inputs x [n, row_bytes]. WRITE writes the outputs of a token in a block,
-// given their sums.
-template <typename Sum, typename Inputs,
-          void (*WRITE)(const Linear &linear, int64_t block, const Inputs &x, int64_t token,
-                        const Sum *sums, float *y, Epilogue epilogue)>
-TARGET_AMX INLINE void multiply_by_tiles(const Linear &linear, const Inputs &inputs, const void *x,
-                                         int64_t row_bytes, float *y, int64_t n,
-                                         const ThreadSlice &slice, Epilogue epilogue) {
+// Like multiply_fp32, from inputs x [n, row_bytes_of(linear)] and their scales [n], which may be
+// null. Sums begin with `starts` [blocks, BLOCK]. WRITE writes a token's outputs in a block to
+// y [outputs], given their sums, which it may change.
+template <typename Sum, void (*WRITE)(const Linear &linear, int64_t block, Sum *sums, float scale,
+                                      float *y, Epilogue epilogue)>
+TARGET_AMX void multiply_by_tiles(const Linear &linear, const Sum *starts, const void *x,
+                                  const float *scales, float *y, int64_t n,
+                                  const ThreadSlice &slice, Epilogue epilogue) {
   if (n == 0) return;  // tiles have at least one row
-  const auto *const tokens = static_cast<const char *>(x);
-  const int64_t n_rows = std::min(n, TILE_ROWS);
+  const auto *const inputs = static_cast<const char *>(x);
+  const auto *const weights = static_cast<const char *>(linear.weight);
+  const int64_t row_bytes = row_bytes_of(linear), n_rows = std::min(n, TILE_ROWS);
   const int64_t end = first_block(linear, slice.number + 1, slice);
   configure_tiles(n_rows);
-  for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block) {
-    const char *weight = static_cast<const char *>(linear.weight) + block * row_bytes * BLOCK;
+  for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block)
     for (int64_t token = 0; token < n; token += TOKENS_IN_TILES) {
       Sum sums[TOKENS_IN_TILES * BLOCK];
       // A tile that would end behind the tokens begins earlier; its first rows are not written.
       const int64_t first = std::min(token, n - n_rows);
       const int64_t second = std::min(token + TILE_ROWS, n - n_rows);
       const bool has_second = token + TILE_ROWS < n;
-      multiply_tiles(weight, tokens + first * row_bytes,
-                     has_second ? tokens + second * row_bytes : nullptr, row_bytes, token == 0,
-                     sums);
+      multiply_tiles(weights + block * row_bytes * BLOCK, starts + block * BLOCK,
+                     inputs + first * row_bytes, has_second ? inputs + second * row_bytes : nullptr,
+                     row_bytes, token == 0, sums);
       const int64_t last = std::min(n, token + TOKENS_IN_TILES);
       for (int64_t own = token; own < last; ++own) {
         const int64_t row = own < token + TILE_ROWS ? own - first : TILE_ROWS + own - second;
-        WRITE(linear, block, inputs, own, sums + row * BLOCK, y, epilogue);
+        WRITE(linear, block, sums + row * BLOCK, scales ? scales[own] : 1,
+              y + own * linear.outputs, epilogue);
       }
     }
-  }
   _tile_release();
 }
 #endif
