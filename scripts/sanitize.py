@@ -54,15 +54,14 @@ class Sanitizers(NamedTuple):
 
 
 MEMORY = Sanitizers(
-    # AddressSanitizer also reports null pointers and accesses beyond objects.
-    "-fsanitize=address,undefined -fno-sanitize=null,object-size -fno-sanitize-recover=all",
+    # AddressSanitizer also reports what these three find when the memory is accessed.
+    "-fsanitize=address,undefined -fno-sanitize=null,object-size,pointer-overflow"
+    " -fno-sanitize-recover=all",
     ["libasan.so", "libstdc++.so.6"],
-    # Python keeps memory until exit, so leaks are not detected; its own allocator would hide
-    # errors.
+    # Python keeps memory until exit, so leaks are not detected.
     dict(
         ASAN_OPTIONS="detect_leaks=0:halt_on_error=1",
         UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1",
-        PYTHONMALLOC="malloc",
     ),
     [],
     TESTS,

@@ -14,7 +14,7 @@ from fairseq.data import data_utils
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf
 
-from tests.support import tiny
+from tests.support import after_import, tiny
 from tests.support.command_line import generate, hypotheses, interactive
 from tests.support.malicious import Malicious
 
@@ -42,12 +42,7 @@ def test_the_variable_that_allows_any_pickle_is_ignored(baseline, tmp_path):
     )
 
     def load(path):
-        return subprocess.run(
-            [sys.executable, "-c", code, str(path)],
-            env={**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},
-            capture_output=True,
-            text=True,
-        )
+        return after_import.run(code, path, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1")
 
     healthy, evil = load(baseline), load(tmp_path / "evil.pt")
     assert healthy.returncode == 0, healthy.stderr

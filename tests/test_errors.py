@@ -17,7 +17,7 @@ from fairseq_fastdec import errors
 from fairseq_fastdec.decoding.constraints import GenerationRules, prefix_lengths
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.network.support import UnsupportedModel, check_supported
-from tests.support import command_line, tiny
+from tests.support import after_import, command_line, tiny
 
 ROOT = Path(__file__).resolve().parent.parent
 START = "import sys; from fairseq_cli.{0} import cli_main; sys.argv[0] = 'fairseq-{0}'; cli_main()"
@@ -26,11 +26,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 def start(program, *arguments, **environment):
     """A command of fairseq's in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", START.format(program), *map(str, arguments)],
-        env={**ENVIRONMENT, **environment}, stdin=subprocess.DEVNULL, capture_output=True,
-        text=True,
-    )  # fmt: skip
+    return after_import.run(START.format(program), *arguments, **environment)
 
 
 PLUGIN = ("--user-dir", ROOT / "fairseq_fastdec", "--task", "translation_fastdec", "--cpu")
@@ -78,9 +74,7 @@ def test_other_programs_keep_their_tracebacks():
         "from fairseq_fastdec.decoding.options import DecodingOptions\n"
         "DecodingOptions(decoding='speculative').check()"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True
-    )
+    ended = after_import.run(program)
     assert ended.returncode == 1
     assert "Traceback" in ended.stderr and "--decoding speculative: unknown" in ended.stderr
 

@@ -38,8 +38,8 @@ def test_a_c_library_without_trim(monkeypatch):
 
 
 MAPPED = """
-import ctypes, sys
-import torch
+import ctypes
+import numpy
 from fairseq_fastdec import memory
 
 class Info(ctypes.Structure):
@@ -51,7 +51,7 @@ library.mallinfo2.restype = Info
 
 def has_own_pages(n_bytes):
     before = library.mallinfo2().hblks
-    piece = torch.empty(n_bytes, dtype=torch.uint8)
+    piece = numpy.empty(n_bytes, numpy.uint8)
     return library.mallinfo2().hblks > before
 
 with memory.large_pieces_apart():

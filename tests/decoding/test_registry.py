@@ -1,7 +1,6 @@
 """The table of methods: a new one is one file and one line, and decodes from the command line."""
 
 import importlib
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from fairseq_fastdec.decoding.registry import (
     generator_class,
     register_decoding,
 )
-from tests.support import command_line, tiny
+from tests.support import after_import, command_line, tiny
 from tests.support.against_fairseq import (
     assert_as_fairseq,
     lengths_strategy,
@@ -98,9 +97,9 @@ def test_a_plugin_of_ones_own_adds_options(corpus, baseline, tmp_path):
     (plugin / "__init__.py").write_text(text, encoding="utf-8")
 
     def generate(*options):
-        command = [sys.executable, "-c", "from fairseq_cli.generate import cli_main; cli_main()"]
-        command += [corpus, "--path", baseline, "--user-dir", plugin, "--max-len-b", 20, *options]
-        return subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        code = "from fairseq_cli.generate import cli_main; cli_main()"
+        fixed = [corpus, "--path", baseline, "--user-dir", plugin, "--max-len-b", 20]
+        return after_import.run(code, *fixed, *options)
 
     done = generate("--decoding", "with_options", "--first-guess", 5)
     assert done.returncode == 0, done.stderr

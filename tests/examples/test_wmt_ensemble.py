@@ -1,6 +1,5 @@
 """The recipe for WMT'19's ensembles, on one of their format with random weights."""
 
-import subprocess
 import sys
 
 import pytest
@@ -12,9 +11,8 @@ from examples.wmt_ensemble.newstest import read_test, sgm_segments, subword_nmt_
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.decoding.registry import decoding_names
 from fairseq_fastdec.tools import prepare_data
-from tests.support import wmt19
+from tests.support import example_in_process, wmt19
 
-SCRIPT = commands.ROOT / "examples" / "wmt_ensemble" / "run.py"
 SGM = """\
 <srcset setid="newstest2018" srclang="any">
 <doc sysid="ref" docid="x" genre="news" origlang="de">
@@ -92,15 +90,17 @@ def write_archive(directory):
     return directory
 
 
-def test_the_whole_recipe(tmp_path, monkeypatch):
+def test_the_whole_recipe(tmp_path, monkeypatch, caplog):
     directory, work = write_archive(tmp_path / "wmt19.de-en"), tmp_path / "work"
     command = [
-        sys.executable, SCRIPT, directory, "-s", "de", "-t", "en", "--workdir", work, "--rounds",
-        "1", "--methods", "fairseq --beam 1", "greedy",
+        "run.py", str(directory), "-s", "de", "-t", "en", "--workdir", str(work), "--rounds", "1",
+        "--methods", "fairseq --beam 1", "greedy", "--", "--cpu",
     ]  # fmt: skip
-    options = ["--", "--cpu", "--max-len-b", "8"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    programs, run = example_in_process.runner(caplog)
+    monkeypatch.setattr(commands, "run", run)
+    monkeypatch.setattr(sys, "argv", [*command, "--max-len-b", "8"])
+    recipe.main()
+    assert programs == ["fairseq-preprocess", "fairseq-generate", "fairseq-generate"]
     table = (work / "table.md").read_text(encoding="utf-8").splitlines()
     assert table[0].startswith("wmt19.de-en: 2 models, 2 sentences, ")
     assert table[1].startswith(
@@ -111,6 +111,6 @@ def test_the_whole_recipe(tmp_path, monkeypatch):
     assert rows[0][1] == rows[1][1]
     assert (work / "reference.txt").read_text().splitlines() == ["Hello.", "Zwei & drei <b>."]
 
-    monkeypatch.setattr(sys, "argv", [*map(str, command[1:]), "--", "--cpu"])
+    monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit, match="--workdir .*: contains results of other settings"):
         recipe.main()

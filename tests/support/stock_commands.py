@@ -1,21 +1,18 @@
 """Runs fairseq's commands without this plugin, each in a separate process."""
 
-import os
-import subprocess
-import sys
+from tests.support import after_import
 
 
 def python(code: str, *arguments) -> str:
     """Run a program without the plugin, and return its output.
 
     Raises:
-        CalledProcessError: if it fails.
+        AssertionError: if it fails.
     """
     # Otherwise torch rejects the classes in fairseq's checkpoints.
-    environment = {**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}
-    environment.pop("TORCH_FORCE_WEIGHTS_ONLY_LOAD", None)
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    allowed = {"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1", "TORCH_FORCE_WEIGHTS_ONLY_LOAD": ""}
+    done = after_import.run(code, *arguments, **allowed)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 

@@ -1,13 +1,9 @@
 """``--user-dir`` and ``--decoding`` are enough; without ``--decoding`` everything is fairseq's."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
-from tests.support import skips, stock_commands, tiny
+from tests.support import after_import, skips, stock_commands, tiny
 from tests.support.command_line import (
     PLUGIN,
     generate,
@@ -23,13 +19,8 @@ LINES = ["a b c d", "j i", "h"]
 def printed_by(command, *arguments):
     """What a command of fairseq's prints in a process of its own, but for its log."""
     code = f"from fairseq_cli.{command} import cli_main; cli_main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        env={**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = after_import.run(code, *arguments, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1")
+    assert done.returncode == 0, done.stderr
     return without_log(done.stdout)
 
 
@@ -92,9 +83,7 @@ def test_hydra(corpus, baseline, tmp_path, decoding):
         if name in ("_name", "share_all_embeddings") or name.endswith(SIZES)
     ]
     code = "from fairseq_cli.hydra_train import cli_main; cli_main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *overrides], capture_output=True, text=True, cwd=tmp_path
-    )
+    done = after_import.run(code, *overrides, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     log = (
         done.stdout

@@ -1,14 +1,12 @@
 """scripts/build_shortlist.py end to end: from a data directory to what fairseq-generate takes."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from fairseq_fastdec.tools.shortlisting import command
-from tests.support import command_line
+from tests.support import after_import, command_line
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "build_shortlist.py"
 
@@ -100,8 +98,8 @@ def test_the_hub(corpus, baseline, table):
 
 
 def test_the_script(corpus, tmp_path):
-    arguments = [str(corpus), "--output", str(tmp_path / "lex.s2t")]
-    subprocess.run([sys.executable, SCRIPT, *arguments], check=True, capture_output=True)
+    done = after_import.run_script(SCRIPT, corpus, "--output", tmp_path / "lex.s2t")
+    assert done.returncode == 0, done.stderr
     assert entries(tmp_path / "lex.s2t")
 
 

@@ -21,11 +21,7 @@ from fairseq_fastdec.tools.translation.output_lines import OutputRules, Untransl
 from fairseq_fastdec.tools.translation.pool import LocalPool, WorkersDie, places, start_workers
 from fairseq_fastdec.tools.translation.worker import Place
 from tests.support import peak_memory, tiny
-from tests.support.capitals import Capitals
-
-
-def capitals(directory, _):
-    return Capitals(directory)
+from tests.support.capitals import Capitals, capitals, die
 
 
 @pytest.fixture
@@ -153,13 +149,9 @@ def test_lines_over_which_all_workers_die_end_the_command(pool_of):
     assert "lines 11 to 12 of the input: 5 workers" in str(error) and "SIGKILL" in str(error)
 
 
-def die(_):
-    os._exit(7)
-
-
 @pytest.mark.parametrize("forks", [True, False], ids=["forked", "spawned"])
 def test_workers_that_never_begin(forks, counted, monkeypatch):
-    monkeypatch.setattr(pool_module, "MOST_DEATHS", 2)  # each imports torch
+    monkeypatch.setattr(pool_module, "MOST_DEATHS", 2)
     with LocalPool([Place()], die, None, counted.append, forks) as pool:
         error = results(pool, chunks("a\n"))[None]
     assert isinstance(error, WorkersDie)

@@ -2,14 +2,13 @@
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from fairseq_fastdec.tools.visualize import command, document
-from tests.support import command_line, skips
+from tests.support import after_import, command_line, skips
 
 skips.needs("matplotlib")
 
@@ -165,8 +164,6 @@ def test_pictures_without_matplotlib(draw, monkeypatch):
 
 
 def test_it_runs_from_any_directory(tmp_path):
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "--help"], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = after_import.run_script(SCRIPT, "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "--sentences FILE" in done.stdout and "--decoding" in done.stdout

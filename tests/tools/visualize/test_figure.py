@@ -1,13 +1,11 @@
 """PNG and SVG: what has to be on the picture is on it, once and legibly."""
 
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 
 import pytest
 
-from tests.support import skips
+from tests.support import after_import, skips
 
 skips.needs("matplotlib")
 
@@ -138,5 +136,5 @@ def test_without_matplotlib_the_error_names_the_extra():
         "import fairseq_fastdec.tools.visualize.page\n"
         "import fairseq_fastdec.tools.visualize.figure"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = after_import.run(program)
     assert "pip install 'fairseq_fastdec[viz]'" in done.stderr.splitlines()[-1]

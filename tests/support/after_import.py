@@ -1,0 +1,75 @@
+"""Runs programs in processes that have imported fairseq, but not this plugin.
+
+They are forked from one process that imports torch and fairseq, which takes longer than most of
+the programs.
+"""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+# Forks for each request: a line of JSON. An error of the program ends its process as usual.
+SERVER = """
+import json, os, sys
+import fairseq, torch
+for line in sys.stdin:
+    request = json.loads(line)
+    process = os.fork()
+    if process:
+        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+        continue
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    for number, name in enumerate([os.devnull, *request["streams"]]):
+        os.dup2(os.open(name, os.O_RDWR), number)
+    sys.argv = ["-c", *request["arguments"]]
+    exec(request["code"], {"__name__": "__main__"})
+    break
+"""
+
+
+def run(code: str, *arguments, cwd=None, **environment) -> subprocess.CompletedProcess:
+    """Run a program like ``python -c``.
+
+    Args:
+        code: the program; ``fairseq`` and ``torch`` are imported before.
+        arguments: its arguments, converted to ``str``.
+        cwd: its directory; by default that of this process.
+        environment: additional environment variables.
+    """
+    server = _server()
+    with tempfile.TemporaryDirectory() as folder:
+        streams = [os.path.join(folder, name) for name in ("stdout", "stderr")]
+        for name in streams:
+            open(name, "wb").close()
+        request = {
+            "code": code, "arguments": [*map(str, arguments)], "cwd": str(cwd or os.getcwd()),
+            "environment": {**os.environ, **environment}, "streams": streams,
+        }  # fmt: skip
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        status = int(server.stdout.readline())
+        printed = []
+        for name in streams:
+            with open(name, encoding="utf-8") as stream:
+                printed.append(stream.read())
+    return subprocess.CompletedProcess(code, status, *printed)
+
+
+def run_script(path, *arguments, **options) -> subprocess.CompletedProcess:
+    """Run a script like ``python path``, with the options of :func:`run`."""
+    code = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    return run(code, path, *arguments, **options)
+
+
+@functools.cache
+def _server() -> subprocess.Popen:
+    """The process that forks; it ends with this one, whose end closes its input."""
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", SERVER],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
