@@ -74,6 +74,8 @@ def test_hydra(corpus, baseline, tmp_path, decoding):
         "optimization.max_update=1", "dataset.max_tokens=400", "dataset.num_workers=0",
         "common.cpu=true", "common.log_format=simple", f"checkpoint.save_dir={tmp_path}/save",
         f"hydra.run.dir={tmp_path}/run",
+        # The thread that reads batches ahead may abort the process if it still runs at the end.
+        "dataset.data_buffer_size=0",
     ]  # fmt: skip
     # Not one of the models that hydra knows; its options are those of the checkpoint.
     state = torch.load(baseline, weights_only=True)

@@ -96,16 +96,22 @@ class HeadDrafter : public Drafter {
   int64_t n_proposing() const override { return n_steps; }
 
  protected:
-  // Whether tokens are chosen in one pass over the output layer of a single model.
-  bool chooses_at_once(const Decoder &decoder) const {
-    return decoder.n_models() == 1 && !proposals.n_in_tree;
+  // The number of a head's best tokens that are used: a tree needs at most as many as it has
+  // proposals.
+  int64_t n_ranked() const {
+    return std::clamp<int64_t>(proposals.n_in_tree, 1, layer.n_outputs());
   }
 
-  BestToken best_token(const Decoder &decoder) const {
-    BestToken best = {};
+  // The choice of the best tokens of n states of one model, in one pass over its output layer.
+  BestTokens best_tokens(const Decoder &decoder, int64_t n) {
+    BestTokens best = {};
     best.linear = layer.linear(), best.types = layer.types_or_null();
     best.n_threads = decoder.n_threads(), best.temperature = rules.temperature;
+    best.n = n, best.n_best = n_ranked();
+    best.normalize = proposals.n_in_tree || proposals.confidence > 0;
     layer.restrict(best);
+    best.scores = ranked_scores.reserve(n * best.n_best);
+    best.tokens = ranked_tokens.reserve(n * best.n_best);
     return best;
   }
 
@@ -129,14 +135,11 @@ class HeadDrafter : public Drafter {
   TopK ranking(const Decoder &decoder, int64_t n) {
     TopK best = {};
     const int64_t n_types = layer.n_outputs();
-    best.n_members = int64_t(of_models.size()), best.scores = of_models.data();
+    best.n_members = int64_t(of_models.size()), best.logits = of_models.data();
     best.n_threads = n * n_types * best.n_members < FEW_SCORES ? 1 : decoder.n_threads();
-    best.n_rows = best.n_beams = n, best.n_types = n_types;
-    // A tree needs at most as many tokens of a head as it has proposals.
-    best.n_best = best.n_per_row = std::clamp<int64_t>(proposals.n_in_tree, 1, n_types);
-    best.n_parts = 1;
+    best.n_rows = n, best.n_types = n_types, best.n_best = n_ranked();
     layer.restrict(best);
-    best.best = ranked_scores.reserve(n * best.n_best);
+    best.scores = ranked_scores.reserve(n * best.n_best);
     best.tokens = ranked_tokens.reserve(n * best.n_best);
     return best;
   }
@@ -177,44 +180,40 @@ class ParallelHeads : public HeadDrafter {
                Feed &feed) override {
     const int64_t n_rows = int64_t(rows.size()), n = n_rows * n_steps;
     const EndLimits ends = ends_behind(rows, rules, n_steps, false);
-    if (chooses_at_once(decoder)) {
-      BestToken best = best_token(decoder);
-      best.n = n, best.x = outputs_of(decoder, 0, n_rows, states);
+    if (decoder.n_models() == 1) {
+      BestTokens best = best_tokens(decoder, n);
+      best.x = outputs_of(decoder, 0, n_rows, states);
       best.no_end = ends.no_end_or_null(), best.only_end = ends.only_end_or_null();
-      best.scores = ranked_scores.reserve(n), best.tokens = ranked_tokens.reserve(n);
-      best.normalize = proposals.confidence > 0;
       run(best, choice_scratch);
-      return take_chains(rows, best.tokens, lengths_of(n_rows, best.scores, best.tokens), feed);
+    } else {
+      std::vector<Product> logits_of = products(decoder, n);
+      for (int64_t member = 0; member < decoder.n_models(); ++member) {
+        Product &product = logits_of[member];
+        product.x = outputs_of(decoder, member, n_rows, states);
+        run(product, product_scratch, rules.temperature);
+      }
+      TopK best = ranking(decoder, n);
+      best.no_end = ends.no_end_or_null(), best.only_end = ends.only_end_or_null();
+      run(best, choice_scratch);
+      for (int64_t at = 0; at < n * best.n_best; ++at)
+        best.tokens[at] = layer.type_of(best.tokens[at]);
     }
-    std::vector<Product> logits_of = products(decoder, n);
-    for (int64_t member = 0; member < decoder.n_models(); ++member) {
-      Product &product = logits_of[member];
-      product.x = outputs_of(decoder, member, n_rows, states);
-      run(product, product_scratch, rules.temperature);
-    }
-    TopK best = ranking(decoder, n);
-    best.no_end = ends.no_end_or_null(), best.has_to_end = ends.only_end_or_null();
-    run(best, choice_scratch);
-    for (int64_t at = 0; at < n * best.n_best; ++at)
-      best.tokens[at] = layer.type_of(best.tokens[at]);
     if (proposals.n_in_tree)
-      grow_trees(best, rows, feed);
+      grow_trees(rows, feed);
     else
-      take_chains(rows, best.tokens, lengths_of(n_rows, best.best, best.tokens), feed);
+      take_chains(rows, ranked_tokens.data(), lengths_of(n_rows), feed);
   }
 
  private:
   // How many proposals of each row's chain are made.
-  //   scores, tokens: [n_rows, n_steps]
-  std::vector<int64_t> lengths_of(int64_t n_rows, const float *scores,
-                                  const int64_t *tokens) const {
+  std::vector<int64_t> lengths_of(int64_t n_rows) const {
     std::vector<int64_t> lengths(n_rows, 0);
     for (int64_t row = 0; row < n_rows; ++row) {
       float score = 0;
       for (int64_t at = row * n_steps; at < (row + 1) * n_steps; ++at) {
         if (!goes_on(score, proposals.confidence)) break;
         ++lengths[row];
-        score = tokens[at] == rules.eos ? -INFINITY : score + scores[at];
+        score = ranked_tokens[at] == rules.eos ? -INFINITY : score + ranked_scores[at];
       }
     }
     return lengths;
@@ -230,15 +229,16 @@ class ParallelHeads : public HeadDrafter {
     return heads.y;
   }
 
-  void grow_trees(const TopK &best, const std::vector<Row> &rows, Feed &feed) {
+  void grow_trees(const std::vector<Row> &rows, Feed &feed) {
     const int64_t n_rows = int64_t(rows.size());
     const std::vector<int64_t> roots = next_tokens_of(rows);
     make_room_for_trees(n_rows, feed);
     Trees trees = {};
-    trees.n_rows = n_rows, trees.n_heads = n_steps, trees.n_best = best.n_best;
+    trees.n_rows = n_rows, trees.n_heads = n_steps, trees.n_best = n_ranked();
     trees.n_proposals = proposals.n_in_tree, trees.eos = rules.eos;
     trees.confidence = proposals.confidence;
-    trees.roots = roots.data(), trees.scores = best.best, trees.ranked = best.tokens;
+    trees.roots = roots.data();
+    trees.scores = ranked_scores.data(), trees.ranked = ranked_tokens.data();
     trees.begins = feed.begins.data(), trees.tokens = feed.tokens.data();
     trees.parents = feed.parents.data(), trees.depths = feed.depths.data();
     run(trees);
@@ -258,7 +258,7 @@ class SequentialHeads : public HeadDrafter {
     const EndLimits ends = ends_behind(rows, rules, n_steps, true);
     if (proposals.n_in_tree)
       grow_trees(decoder, rows, states, ends, feed);
-    else if (chooses_at_once(decoder))
+    else if (decoder.n_models() == 1)
       draft_at_once(decoder, rows, states, ends, feed);
     else
       draft_together(decoder, rows, states, ends, feed);
@@ -293,9 +293,8 @@ class SequentialHeads : public HeadDrafter {
                      const EndLimits &ends, Feed &feed) {
     const int64_t n_rows = int64_t(rows.size());
     std::vector<Draft> drafts = drafts_of(decoder, states, 1);
-    BestToken best = best_token(decoder);
-    best.n = n_rows, best.x = outputs.data();
-    best.scores = ranked_scores.reserve(n_rows), best.tokens = ranked_tokens.reserve(n_rows);
+    BestTokens best = best_tokens(decoder, n_rows);
+    best.x = outputs.data();
     const std::vector<int64_t> next = next_tokens_of(rows);
     DraftChains chains = {};
     chains.draft = drafts.data(), chains.best = &best;
@@ -334,14 +333,14 @@ class SequentialHeads : public HeadDrafter {
         run(product, product_scratch, rules.temperature);
       }
       best.no_end = ends.no_end_or_null(step * n_rows);
-      best.has_to_end = ends.only_end_or_null(step * n_rows);
+      best.only_end = ends.only_end_or_null(step * n_rows);
       run(best, choice_scratch);
       chances = 0;
       for (int64_t row = 0; row < n_rows; ++row) {
         last[row] = layer.type_of(best.tokens[row]);
         if (goes_on(of_chains[row], proposals.confidence)) blocks[row].push_back(last[row]);
         // Chains end at EOS.
-        of_chains[row] = last[row] == rules.eos ? -INFINITY : of_chains[row] + best.best[row];
+        of_chains[row] = last[row] == rules.eos ? -INFINITY : of_chains[row] + best.scores[row];
         chances += std::exp(of_chains[row]);
       }
     }

@@ -31,7 +31,7 @@ void measure_costs(int64_t n_threads);
 void run(Step &task, Buffer<float> &scratch);
 // Divides the results by the temperature.
 void run(Product &task, Buffer<float> &scratch, float temperature = 1);
-void run(BestToken &task, Buffer<float> &scratch);
+void run(BestTokens &task, Buffer<float> &scratch);
 void run(Heads &task, Buffer<float> &scratch);
 void run(TopK &task, Buffer<float> &scratch);
 

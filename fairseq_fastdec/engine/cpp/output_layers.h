@@ -29,7 +29,7 @@ class OutputLayer {
   // [n_outputs], the types of the outputs; null: their indices.
   const int64_t *types_or_null() const { return types.empty() ? nullptr : types.data(); }
 
-  // Sets the rules that apply to all states of a choice: a BestToken or a TopK.
+  // Sets the rules that apply to all states of a choice: a BestTokens or a TopK.
   template <typename Choice>
   void restrict(Choice &choice) const {
     choice.never = never.data(), choice.n_never = int64_t(never.size());

@@ -2,14 +2,11 @@
 
 #include <cfloat>
 #include <cmath>
+#include <queue>
 
 namespace fastdec {
 
 namespace {
-
-// With at least this number of beams per thread, threads share whole beams, and finish at about the
-// same time. Otherwise they share the rows of each beam.
-constexpr int64_t MANY_BEAMS = 4;
 
 constexpr float IMPOSSIBLE = -INFINITY;
 
@@ -93,11 +90,27 @@ void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers 
                                 [](int64_t token) { return token >= 0; });
   answers.tokens.resize(n), answers.scores.resize(n);
   answers.asked_scores.resize(n), answers.nth_best.resize(n);
-  if (decoder.n_models() == 1 && n_best == 1)
-    return choose_at_once(decoder, n, limits, asks, answers);
+  n_ranked = std::min(n_best, layer().n_outputs());
+  rank(decoder, n, limits, asks ? &answers : nullptr);
+  for (int64_t state = 0; state < n; ++state) {
+    const int64_t at = state * n_ranked;
+    answers.tokens[state] = tokens[at], answers.scores[state] = scores[at];
+    answers.nth_best[state] = scores[at + n_ranked - 1];
+  }
+}
+
+void Chooser::rank(Decoder &decoder, int64_t n, const Limits &limits, Answers *answers,
+                   const BeamRows *beams) {
+  scores.reserve(n * n_ranked), tokens.reserve(n * n_ranked);
+  // The same way for every sentence, in any batch: n_ranked may depend on the shortlists.
+  if (decoder.n_models() == 1 && n_best <= MOST_AT_ONCE)
+    return rank_at_once(decoder, n, limits, answers);
+  beam_of_row.clear();
+  for (int64_t beam = 0; beams && beam < beams->n_beams; ++beam)
+    beam_of_row.resize(beams->starts[beam + 1], beam);
   for (int64_t first = 0; first < n; first += MOST_DISTRIBUTIONS)
-    choose_from_logits(decoder, first, std::min(MOST_DISTRIBUTIONS, n - first), limits, asks,
-                       answers);
+    rank_from_logits(decoder, first, std::min(MOST_DISTRIBUTIONS, n - first), limits, answers,
+                     beams);
 }
 
 const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n) {
@@ -111,12 +124,11 @@ const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first,
   return task.y;
 }
 
-void Chooser::choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, bool asks,
-                             Answers &answers) {
-  BestToken task = {};
+void Chooser::rank_at_once(Decoder &decoder, int64_t n, const Limits &limits, Answers *answers) {
+  BestTokens task = {};
   task.linear = layer().linear(), task.types = layer().types_or_null();
   task.n_threads = decoder.n_threads(), task.x = states_of(decoder, 0, 0, n);
-  task.n = n, task.normalize = 1;
+  task.n = n, task.n_best = n_ranked, task.normalize = 1;
   layer().restrict(task);
   task.temperature = rules.temperature;
   task.no_end = limits.ends.no_end_or_null(), task.only_end = limits.ends.only_end_or_null();
@@ -124,10 +136,17 @@ void Chooser::choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, 
     task.n_forbidden = lay_out(limits.forbidden, 0, n, rules.pad, forbidden);
     task.forbidden = forbidden.data();
   }
-  task.scores = answers.scores.data(), task.tokens = answers.tokens.data();
-  if (asks) task.asked = answers.asked.data(), task.asked_scores = answers.asked_scores.data();
+  task.scores = scores.data(), task.tokens = tokens.data();
+  if (answers) task.asked = answers->asked.data(), task.asked_scores = answers->asked_scores.data();
+  if (limits.some_only)
+    task.asked = limits.only.data(), task.asked_scores = forced_scores.reserve(n);
   run(task, scratch);
-  answers.nth_best = answers.scores;  // n_best is 1
+  for (int64_t state = 0; limits.some_only && state < n; ++state) {
+    if (limits.only[state] == Limits::ANY || limits.ends.has_to_end(state)) continue;
+    float *const own = scores.data() + state * n_ranked;
+    own[0] = forced_scores[state], tokens[state * n_ranked] = limits.only[state];
+    std::fill(own + 1, own + n_ranked, IMPOSSIBLE);
+  }
 }
 
 std::vector<const float *> Chooser::logits_of(Decoder &decoder, int64_t first, int64_t n) {
@@ -146,61 +165,39 @@ std::vector<const float *> Chooser::logits_of(Decoder &decoder, int64_t first, i
   return of_models;
 }
 
-TopK Chooser::choice(const Decoder &decoder, const std::vector<const float *> &of_models,
-                     int64_t first, int64_t n, const Limits &limits) {
-  TopK task = {};
-  task.n_rows = task.n_beams = n, task.n_types = layer().n_outputs();
-  const int64_t n_scores = n * task.n_types * int64_t(of_models.size());
-  task.n_threads = n_scores < FEW_SCORES ? 1 : decoder.n_threads(), task.n_parts = 1;
-  layer().restrict(task);
-  task.scores = of_models.data(), task.n_members = int64_t(of_models.size());
-  if (limits.some_only) {
-    only.reserve(n);
-    for (int64_t i = 0; i < n; ++i) only[i] = layer().output_of(limits.only[first + i]);
-    task.only = only.data();
-  }
-  task.no_end = limits.ends.no_end_or_null(first);
-  task.has_to_end = limits.ends.only_end_or_null(first);
-  if (limits.some_forbidden) {
-    task.n_forbidden = lay_out(limits.forbidden, first, n, rules.pad, forbidden);
-    for (int64_t at = 0; at < n * task.n_forbidden; ++at)
-      forbidden[at] = layer().output_of(forbidden[at]);
-    task.forbidden = forbidden.data();
-  }
-  return task;
-}
-
 void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
                      const Limits &limits, Extensions &extensions) {
-  const int64_t n_beams = beams.n_beams;
+  n_ranked = std::min({n_best, n_per_row, layer().n_outputs()});
+  rank(decoder, beams.n_rows, limits, nullptr, &beams);
   extensions.n = n_best;
-  extensions.totals.resize(n_beams * n_best);
-  extensions.tokens.resize(n_beams * n_best), extensions.rows.resize(n_beams * n_best);
-  std::vector<int64_t> starts;
-  // As many beams at a time as their distributions fit into memory.
-  for (int64_t beam = 0, end = 0; beam < n_beams; beam = end) {
-    const int64_t first = beams.starts[beam];
-    while (end < n_beams &&
-           (end == beam || beams.starts[end + 1] - first <= MOST_DISTRIBUTIONS))
-      ++end;
-    const int64_t n = beams.starts[end] - first;
-    starts.clear();
-    for (int64_t at = beam; at <= end; ++at) starts.push_back(beams.starts[at] - first);
-    const std::vector<const float *> of_models = logits_of(decoder, first, n);
-    TopK task = choice(decoder, of_models, first, n, limits);
-    task.n_best = n_best, task.n_per_row = std::min(n_per_row, n_best);
-    task.n_beams = end - beam;
-    task.n_parts = task.n_beams < MANY_BEAMS * task.n_threads ? task.n_threads : 1;
-    task.starts = starts.data();
-    task.totals = beams.totals + first;
-    task.best = extensions.totals.data() + beam * n_best;
-    task.tokens = extensions.tokens.data() + beam * n_best;
-    task.origins = extensions.rows.data() + beam * n_best;
-    run(task, scratch);
-    for (int64_t at = 0; at < task.n_beams * n_best; ++at) {
-      task.tokens[at] = layer().type_of(task.tokens[at]);
-      task.origins[at] += first;
+  extensions.totals.assign(beams.n_beams * n_best, IMPOSSIBLE);
+  extensions.tokens.assign(beams.n_beams * n_best, 0);
+  extensions.rows.assign(beams.n_beams * n_best, 0);
+  for (int64_t beam = 0; beam < beams.n_beams; ++beam) merge(beams, beam, extensions);
+}
+
+void Chooser::merge(const BeamRows &beams, int64_t beam, Extensions &extensions) const {
+  // The best extension of a row that is left. Of equal ones, that of the first row is better.
+  struct Next {
+    float total;
+    int64_t row, rank;
+    bool operator<(const Next &other) const {
+      return total != other.total ? total < other.total : row > other.row;
     }
+  };
+  std::priority_queue<Next> left;
+  const auto push = [&](int64_t row, int64_t rank) {
+    if (rank == n_ranked) return;
+    const float total = scores[row * n_ranked + rank] + beams.totals[row];
+    if (total > IMPOSSIBLE) left.push({total, row, rank});
+  };
+  for (int64_t row = beams.starts[beam]; row < beams.starts[beam + 1]; ++row) push(row, 0);
+  for (int64_t at = beam * n_best; at < (beam + 1) * n_best && !left.empty(); ++at) {
+    const Next best = left.top();
+    left.pop();
+    push(best.row, best.rank + 1);
+    extensions.totals[at] = best.total, extensions.rows[at] = best.row;
+    extensions.tokens[at] = tokens[best.row * n_ranked + best.rank];
   }
 }
 
@@ -238,32 +235,49 @@ void Chooser::restrict(int64_t state, const Limits &limits, float *to) const {
   to[only] = score;
 }
 
-void Chooser::choose_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
-                                 bool asks, Answers &answers) {
+void Chooser::rank_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
+                               Answers *answers, const BeamRows *beams) {
   const std::vector<const float *> of_models = logits_of(decoder, first, n);
-  TopK task = choice(decoder, of_models, first, n, limits);
-  const int64_t n_models = task.n_members, n_types = task.n_types;
-  const int64_t most = task.n_best = task.n_per_row = std::min(n_best, n_types);
-  task.best = best_scores.reserve(n * most), task.tokens = best_outputs.reserve(n * most);
-  run(task, scratch);
-  std::vector<const float *> of_state(n_models);
-  for (int64_t i = 0; i < n; ++i) {
-    answers.scores[first + i] = best_scores[i * most];
-    // If no token is possible, use the first one.
-    const int64_t best = best_scores[i * most] > IMPOSSIBLE ? best_outputs[i * most] : 0;
-    answers.tokens[first + i] = layer().type_of(best);
-    answers.nth_best[first + i] = best_scores[i * most + most - 1];
-    for (int64_t member = 0; member < n_models; ++member)
-      of_state[member] = of_models[member] + i * n_types;
-    if (!asks || answers.asked[first + i] < 0) continue;
-    float &asked = answers.asked_scores[first + i];
-    asked = asked_score(of_state, first + i, limits, answers);
-    // For one of the best tokens, or an equal one, use the score by which it was ranked.
-    const int64_t output = layer().output_of(answers.asked[first + i]);
-    for (int64_t rank = 0; asked > IMPOSSIBLE && rank < most; ++rank)
-      if (are_equal(of_state, output, best_outputs[i * most + rank]))
-        asked = best_scores[i * most + rank];
+  TopK task = {};
+  task.n_rows = n, task.n_types = layer().n_outputs(), task.n_best = n_ranked;
+  task.logits = of_models.data(), task.n_members = int64_t(of_models.size());
+  const int64_t n_scores = n * task.n_types * task.n_members;
+  task.n_threads = n_scores < FEW_SCORES ? 1 : decoder.n_threads();
+  layer().restrict(task);
+  if (limits.some_only) {
+    only.reserve(n);
+    for (int64_t i = 0; i < n; ++i) only[i] = layer().output_of(limits.only[first + i]);
+    task.only = only.data();
   }
+  task.no_end = limits.ends.no_end_or_null(first);
+  task.only_end = limits.ends.only_end_or_null(first);
+  if (limits.some_forbidden) {
+    task.n_forbidden = lay_out(limits.forbidden, first, n, rules.pad, forbidden);
+    for (int64_t at = 0; at < n * task.n_forbidden; ++at)
+      forbidden[at] = layer().output_of(forbidden[at]);
+    task.forbidden = forbidden.data();
+  }
+  if (beams) {
+    task.beams = beam_of_row.data() + first, task.n_of_beam = n_best;
+    task.totals = beams->totals + first;
+  }
+  task.scores = scores.data() + first * n_ranked, task.tokens = tokens.data() + first * n_ranked;
+  run(task, scratch);
+  std::vector<const float *> of_state(task.n_members);
+  for (int64_t i = 0; answers && i < n; ++i) {
+    const int64_t token = answers->asked[first + i];
+    if (token < 0) continue;
+    for (int64_t member = 0; member < task.n_members; ++member)
+      of_state[member] = of_models[member] + i * task.n_types;
+    float &asked = answers->asked_scores[first + i];
+    asked = asked_score(of_state, first + i, limits, token);
+    // For one of the best tokens, or an equal one, use the score by which it was ranked.
+    const int64_t output = layer().output_of(token), best = i * n_ranked;
+    if (output == task.tokens[best]) asked = task.scores[best];
+    for (int64_t at = best; asked > IMPOSSIBLE && at < best + n_ranked; ++at)
+      if (are_equal(of_state, output, task.tokens[at])) asked = task.scores[at];
+  }
+  for (int64_t at = 0; at < n * n_ranked; ++at) task.tokens[at] = layer().type_of(task.tokens[at]);
 }
 
 // The logarithm of the models' mean probability of an output.
@@ -280,15 +294,14 @@ float Chooser::log_prob(const std::vector<const float *> &of_models, int64_t out
 }
 
 float Chooser::asked_score(const std::vector<const float *> &of_models, int64_t state,
-                           const Limits &limits, const Answers &answers) const {
-  const int64_t token = answers.asked[state], output = layer().output_of(token);
+                           const Limits &limits, int64_t token) const {
+  const int64_t output = layer().output_of(token);
   const auto is_in = [&](const std::vector<int64_t> &tokens) {
     return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
   };
   const EndLimits &ends = limits.ends;
   if (token == rules.eos ? ends.may_not_end(state) : ends.has_to_end(state)) return IMPOSSIBLE;
   if (output < 0 || is_in(rules.never) || is_in(limits.forbidden[state])) return IMPOSSIBLE;
-  if (token == answers.tokens[state]) return answers.scores[state];
   const float score = log_prob(of_models, output);
   return token == rules.unk ? score - rules.unk_penalty : score;
 }

@@ -68,6 +68,11 @@ struct Limits {
   void forbid_repeats(int64_t state, const Rules &rules, const std::vector<int64_t> &context);
 };
 
+// Up to this number of best tokens, they are chosen while a state's logits are in the cache. More
+// are chosen from stored logits, where few are looked at twice: those that can still be among the
+// best extensions of their beam.
+constexpr int64_t MOST_AT_ONCE = 16;
+
 // One thread scans fewer scores than this.
 constexpr int64_t FEW_SCORES = 100'000;
 
@@ -95,12 +100,12 @@ struct Extensions {
   std::vector<int64_t> tokens, rows;
 };
 
-// The number of distributions over the vocabulary that are in memory at once: 16 MiB for 32,000
-// types. More of them would not stay in the processor's cache between product, softmax and choice.
+// The number of stored distributions over the vocabulary: 16 MiB for 32,000 types. More of them
+// would not stay in the processor's cache between product, softmax and choice.
 constexpr int64_t MOST_DISTRIBUTIONS = 128;
 
-// Chooses the best tokens of p_1: for one model in one pass over the output layer, for an ensemble
-// from the mean of the models' probabilities.
+// Chooses the best tokens of p_1. For one model, output layer and choice are one pass, unless many
+// tokens are wanted; for an ensemble, tokens are chosen by the mean of the models' probabilities.
 class Chooser {
  public:
   Chooser(const Rules &rules, const OutputLayers &outputs, int64_t n_best)
@@ -125,24 +130,29 @@ class Chooser {
   const float *states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n);
   // Each model's logits [n, n_outputs] at these states, divided by the temperature.
   std::vector<const float *> logits_of(Decoder &decoder, int64_t first, int64_t n);
-  // The task of choosing among these logits, under the rules and limits.
-  TopK choice(const Decoder &decoder, const std::vector<const float *> &logits, int64_t first,
-              int64_t n, const Limits &limits);
-  void choose_at_once(Decoder &decoder, int64_t n, const Limits &limits, bool asks,
-                      Answers &answers);
-  void choose_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
-                          bool asks, Answers &answers);
+  // Ranks the n_ranked best tokens of the n states of the last step: `scores` and `tokens` are
+  // [n, n_ranked], best first; a score of -infinity stands for a missing token.
+  //   answers: the scores of answers.asked are also computed; null: none
+  //   beams: tokens that are not among the n_best extensions of these beams may be missing
+  void rank(Decoder &decoder, int64_t n, const Limits &limits, Answers *answers,
+            const BeamRows *beams = nullptr);
+  void rank_at_once(Decoder &decoder, int64_t n, const Limits &limits, Answers *answers);
+  void rank_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
+                        Answers *answers, const BeamRows *beams);
+  // Merges the tokens of a beam's rows into its best extensions.
+  void merge(const BeamRows &beams, int64_t beam, Extensions &extensions) const;
   // Applies the rules and limits of a state to log-probabilities.
   void restrict(int64_t state, const Limits &limits, float *log_probs) const;
   float log_prob(const std::vector<const float *> &logits, int64_t output) const;
   float asked_score(const std::vector<const float *> &logits, int64_t state, const Limits &limits,
-                    const Answers &answers) const;
+                    int64_t token) const;
 
   const Rules &rules;
   const OutputLayers &outputs;
-  int64_t n_best;
-  Buffer<float> states, scratch, logits, best_scores;
-  Buffer<int64_t> forbidden, only, best_outputs;
+  int64_t n_best, n_ranked = 0;
+  Buffer<float> states, scratch, logits, scores, forced_scores;
+  Buffer<int64_t> forbidden, only, tokens;
+  std::vector<int64_t> beam_of_row;
 };
 
 }  // namespace fastdec

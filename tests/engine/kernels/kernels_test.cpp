@@ -7,9 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "attention.h"
+#include "best_tokens.h"
 #include "linear.h"
 #include "norm.h"
 #include "proposal_times.h"
@@ -198,47 +200,118 @@ void test_attention(int64_t dim, int64_t n_keys, int64_t n_queries, bool in_tree
   }
 }
 
-// The best candidates of beams of two rows, against a sort of all of them.
+// The rules of a choice: two tokens are never possible or not everywhere, one has a penalty, and the
+// last state has to end.
+constexpr int64_t NEVER = 1, EOS = 2, PENALIZED = 3, N_STATES = 4;
+constexpr uint8_t NO_END[N_STATES] = {0, 1, 0, 0}, ONLY_END[N_STATES] = {0, 0, 0, 1};
+constexpr float PENALTY = 0.5f;
+
+template <typename Choice>
+void restrict(Choice &task) {
+  task.never = &NEVER, task.n_never = 1, task.eos = EOS;
+  task.penalized = PENALIZED, task.penalty = PENALTY;
+  task.no_end = NO_END, task.only_end = ONLY_END;
+}
+
+// Checks a choice against a sort of the tokens' mean probabilities.
+//   logits: of each model, [N_STATES, n_types]
+void check_choice(const std::vector<std::vector<float>> &logits, int64_t n_types, int64_t n_best,
+                  const float *scores, const int64_t *tokens, const char *what) {
+  for (int64_t state = 0; state < N_STATES; ++state) {
+    std::vector<double> probabilities(n_types, 0);
+    for (const std::vector<float> &of_model : logits) {
+      const float *own = of_model.data() + state * n_types;
+      double sum = 0;
+      for (int64_t token = 0; token < n_types; ++token) sum += std::exp(double(own[token]));
+      for (int64_t token = 0; token < n_types; ++token)
+        probabilities[token] += std::exp(double(own[token])) / sum / double(logits.size());
+    }
+    std::vector<std::pair<double, int64_t>> expected;
+    for (int64_t token = 0; token < n_types; ++token) {
+      const bool is_possible = token != NEVER && !(token == EOS && NO_END[state]);
+      if (is_possible && (token == EOS || !ONLY_END[state]))
+        expected.push_back(
+            {std::log(probabilities[token]) - (token == PENALIZED ? PENALTY : 0), token});
+    }
+    std::sort(expected.rbegin(), expected.rend());
+    for (int64_t rank = 0; rank < n_best; ++rank) {
+      const int64_t at = state * n_best + rank;
+      if (rank < int64_t(expected.size())) {
+        check_close(scores[at], expected[rank].first, 1e-5, what);
+        check_close(double(tokens[at]), double(expected[rank].second), 0, what);
+      } else {
+        check_close(scores[at] == -INFINITY, true, 0, what);
+      }
+    }
+  }
+}
+
 template <typename Vec>
-void test_top_k(int64_t n_types, int64_t n_best, int64_t n_parts) {
-  const int64_t n_rows = 4, n_beams = 2;
-  const auto logits = random_floats(n_rows * n_types, -5, 5), totals = random_floats(n_rows, -5, 0);
-  const std::vector<int64_t> never = {1}, starts = {0, 2, 4};
-  const std::vector<uint8_t> no_end = {0, 1, 0, 0};
-  const float *const scores[] = {logits.data()};
-  std::vector<float> best(n_beams * n_best);
-  std::vector<int64_t> tokens(n_beams * n_best), origins(n_beams * n_best);
+void test_best_tokens(int64_t n_types, int64_t n_best, int64_t n_threads) {
+  const int64_t inputs = 5, n_blocks = n_blocks_of(n_types);
+  const auto weight = random_floats(n_blocks * inputs * BLOCK), bias = random_floats(n_blocks * BLOCK);
+  const auto x = random_floats(N_STATES * inputs);
+  std::vector<float> scores(N_STATES * n_best);
+  std::vector<int64_t> tokens(N_STATES * n_best);
+  BestTokens task = {};
+  task.linear.format = &FP32, task.linear.weight = weight.data(), task.linear.bias = bias.data();
+  task.linear.inputs = inputs, task.linear.outputs = n_types;
+  task.n = N_STATES, task.n_best = n_best, task.n_threads = n_threads, task.normalize = 1;
+  task.temperature = 1, task.x = x.data();
+  restrict(task);
+  task.scores = scores.data(), task.tokens = tokens.data();
+  std::vector<float> scratch(best_tokens_scratch_size(task)), logits(N_STATES * n_types);
+  task.scratch = scratch.data();
+  const MultiplyFp32 multiply = [](const Linear &linear, const float *x, float *y, int64_t n,
+                                   const ThreadSlice &slice, Epilogue epilogue) {
+    multiply_fp32<Vec>(linear, x, y, n, slice, epilogue);
+  };
+  std::vector<std::thread> threads;
+  for (int64_t number = 0; number < n_threads; ++number)
+    threads.emplace_back([&, number] { best_tokens<Vec>(multiply, task, {number, n_threads}); });
+  for (std::thread &thread : threads) thread.join();
+  multiply(task.linear, x.data(), logits.data(), N_STATES, {0, 1}, Epilogue::STORE);
+  check_choice({logits}, n_types, n_best, scores.data(), tokens.data(), "best_tokens");
+}
+
+template <typename Vec>
+void test_top_k(int64_t n_types, int64_t n_best, int64_t n_members) {
+  std::vector<std::vector<float>> logits;
+  std::vector<const float *> of_members;
+  for (int64_t member = 0; member < n_members; ++member) {
+    logits.push_back(random_floats(N_STATES * n_types, -5, 5));
+    of_members.push_back(logits.back().data());
+  }
+  std::vector<float> scores(N_STATES * n_best);
+  std::vector<int64_t> tokens(N_STATES * n_best);
   TopK task = {};
-  task.n_rows = n_rows, task.n_types = n_types, task.n_best = task.n_per_row = n_best;
-  task.n_threads = 1, task.never = never.data(), task.n_never = 1;
-  task.eos = 2, task.penalized = 3, task.penalty = 0.5f, task.scores = scores, task.n_members = 1;
-  task.no_end = no_end.data(), task.n_beams = n_beams;
-  task.starts = starts.data(), task.totals = totals.data(), task.n_parts = n_parts;
-  task.best = best.data(), task.tokens = tokens.data(), task.origins = origins.data();
+  task.n_rows = N_STATES, task.n_types = n_types, task.n_best = n_best, task.n_threads = 1;
+  restrict(task);
+  task.logits = of_members.data(), task.n_members = n_members;
+  task.scores = scores.data(), task.tokens = tokens.data();
   std::vector<char> scratch(top_k_scratch_size(task));
   task.scratch = scratch.data();
-  top_k_of_parts<Vec>(task, {0, 1});
-  if (n_parts > 1) merge_parts(task, {0, 1});
-  for (int64_t beam = 0; beam < n_beams; ++beam) {
-    std::vector<double> candidates;
-    for (int64_t row = starts[beam]; row < starts[beam + 1]; ++row) {
-      double sum = 0;
-      for (int64_t token = 0; token < n_types; ++token)
-        sum += std::exp(double(logits[row * n_types + token]));
-      const auto total = [&](int64_t token) {
-        return totals[row] + logits[row * n_types + token] - std::log(sum) -
-               (token == task.penalized ? task.penalty : 0);
-      };
-      for (int64_t token = 0; token < n_types; ++token)
-        if (token != never[0] && !(token == task.eos && no_end[row]))
-          candidates.push_back(total(token));
-      for (int64_t i = beam * n_best; i < (beam + 1) * n_best; ++i)
-        if (origins[i] == row) check_close(best[i], total(tokens[i]), 1e-5, "a token's score");
-    }
-    std::sort(candidates.rbegin(), candidates.rend());
-    for (int64_t i = 0; i < n_best; ++i)
-      check_close(best[beam * n_best + i], candidates[i], 1e-5, "top_k");
-  }
+  top_k<Vec>(task, {0, 1});
+  check_choice(logits, n_types, n_best, scores.data(), tokens.data(), "top_k");
+
+  // Beams of two rows: tokens may be missing, but not the best ones of a beam.
+  const std::vector<int64_t> beams = {0, 0, 1, 1};
+  const std::vector<float> before = random_floats(N_STATES, -5, 0);
+  const int64_t n_of_beam = n_best + n_best / 2;
+  const auto best_of = [&](int64_t beam) {
+    std::vector<float> totals;
+    for (int64_t at = beam * 2 * n_best; at < (beam + 1) * 2 * n_best; ++at)
+      totals.push_back(scores[at] + before[at / n_best]);
+    std::sort(totals.rbegin(), totals.rend());
+    totals.resize(n_of_beam);
+    return totals;
+  };
+  const std::vector<float> all[] = {best_of(0), best_of(1)};
+  task.beams = beams.data(), task.n_of_beam = n_of_beam, task.totals = before.data();
+  scratch.resize(top_k_scratch_size(task));
+  task.scratch = scratch.data();
+  top_k<Vec>(task, {0, 1});
+  for (int64_t beam : {0, 1}) check_close(best_of(beam) == all[beam], true, 0, "beams of top_k");
 }
 
 // Of steps with 16 sentences, the faster way is used for all but a few.
@@ -267,10 +340,13 @@ void test_all() {
         test_attention<Vec, Bf16>(dim, n_keys, n_queries, false);
         if (n_queries == 1) test_attention<Vec, float>(dim, n_keys, 1, true);
       }
-  for (int64_t n_parts : {1, 2}) {
-    test_top_k<Vec>(40, 5, n_parts);
-    test_top_k<Vec>(1000, 12, n_parts);
-  }
+  // Up to FEW_BEST tokens, and more, and all of them.
+  const std::pair<int64_t, int64_t> sizes[] = {{40, 1}, {1000, 12}, {1000, 100}, {40, 40}};
+  for (const auto &[n_types, n_best] : sizes)
+    for (int64_t n : {1, 2}) {
+      test_best_tokens<Vec>(n_types, n_best, n);
+      test_top_k<Vec>(n_types, n_best, n);
+    }
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ ENGINE = Path(engine.__file__).parent
 @pytest.mark.skipif(shutil.which("g++") is None, reason=skips.COMPILER)
 def test_kernels_against_naive_loops(tmp_path):
     program = tmp_path / "kernels_test"
-    flags = "-std=gnu++17 -O0 -march=native -Wno-psabi".split()
+    flags = "-std=gnu++17 -O0 -march=native -Wno-psabi -pthread".split()
     subprocess.run(
         ["g++", *flags, f"-I{ENGINE}/kernels/cpp", f"-I{ENGINE}/cpp", SOURCE, "-o", program],
         check=True,

@@ -48,21 +48,15 @@ inline void assert_fits(const Step &step) {
 
 inline void assert_fits(const Draft &draft) { assert_inputs(draft.step, draft.step.sources); }
 
-inline void assert_fits(const BestToken &task) {
+inline void assert_fits(const BestTokens &task) {
   assert(is_within(task.eos, task.linear.outputs) && task.penalized < task.linear.outputs);
 }
 
 inline void assert_fits(const TopK &task) {
   assert(task.penalized < task.n_types);
-  assert(!task.has_to_end || is_within(task.eos, task.n_types));
+  assert(!task.only_end || is_within(task.eos, task.n_types));
   for (int64_t row = 0; task.only && row < task.n_rows; ++row)
     assert(is_within(task.only[row] + 1, task.n_types + 1));
-  // Every row is in exactly one beam.
-  assert(task.starts || (task.n_best <= task.n_types && task.n_beams == task.n_rows));
-  if (!task.starts) return;
-  assert(task.starts[0] == 0 && task.starts[task.n_beams] == task.n_rows);
-  for (int64_t beam = 0; beam < task.n_beams; ++beam)
-    assert(task.starts[beam + 1] >= task.starts[beam]);
 }
 
 inline void assert_fits(const Move &move) {

@@ -162,7 +162,7 @@ INLINE int64_t threads_for(const Product &product) {
   return threads_for(product, product.linear, product.linear, 0, 0);
 }
 
-INLINE int64_t threads_for(const BestToken &task) {
+INLINE int64_t threads_for(const BestTokens &task) {
   return threads_for(task, task.linear, task.linear, 0, 2);
 }
 

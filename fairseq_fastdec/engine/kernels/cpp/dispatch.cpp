@@ -1,6 +1,6 @@
 // The kernels of engine/cpp/kernels.h, and their choice for the current processor.
 
-#include "best_token.h"
+#include "best_tokens.h"
 #include "costs.h"
 #include "draft_chains.h"
 #include "draft_trees.h"
@@ -28,7 +28,7 @@ struct Kernels {
   Attend attend;
   void (*run_step)(MultiplyFp32 multiply_fp32, Attend attend, const Step &step,
                    const ThreadSlice &slice);
-  void (*best_tokens)(MultiplyFp32 multiply_fp32, const BestToken &task,
+  void (*best_tokens)(MultiplyFp32 multiply_fp32, const BestTokens &task,
                       const ThreadSlice &slice);
   void (*top_k)(const TopK &task, const ThreadSlice &slice);
   void (*run_draft)(MultiplyFp32 multiply_fp32, Attend attend, const Draft &draft,
@@ -47,12 +47,12 @@ struct Kernels {
                               const ThreadSlice &slice) {                                     \
     run_step<VEC>(multiply_fp32, attend, step, slice);                                        \
   }                                                                                           \
-  TARGET void best_tokens_##NAME(MultiplyFp32 multiply_fp32, const BestToken &task,           \
+  TARGET void best_tokens_##NAME(MultiplyFp32 multiply_fp32, const BestTokens &task,          \
                                  const ThreadSlice &slice) {                                  \
     best_tokens<VEC>(multiply_fp32, task, slice);                                             \
   }                                                                                           \
   TARGET void top_k_##NAME(const TopK &task, const ThreadSlice &slice) {                      \
-    top_k_of_parts<VEC>(task, slice);                                                         \
+    top_k<VEC>(task, slice);                                                                  \
   }                                                                                           \
   TARGET void run_draft_##NAME(MultiplyFp32 multiply_fp32, Attend attend, const Draft &draft, \
                                const ThreadSlice &slice) {                                    \
@@ -99,7 +99,7 @@ void run_step(const Step &step, const ThreadSlice &slice) {
   kernels.run_step(kernels.multiply_fp32, kernels.attend, step, slice);
 }
 
-void best_tokens(const BestToken &task, const ThreadSlice &slice) {
+void best_tokens(const BestTokens &task, const ThreadSlice &slice) {
   kernels.best_tokens(kernels.multiply_fp32, task, slice);
 }
 
@@ -113,9 +113,6 @@ void run_draft(const Draft &draft, const ThreadSlice &slice) {
   kernels.run_draft(kernels.multiply_fp32, kernels.attend, draft, slice);
 }
 
-// The scratch memory of a choice in floats.
-int64_t top_k_scratch_floats(const TopK &task) { return top_k_scratch_size(task) / 4 + 1; }
-
 // These functions run tasks whose scratch memory has been allocated.
 
 void multiply_in_threads(Product &task) {
@@ -126,12 +123,6 @@ void multiply_in_threads(Product &task) {
   if (task.linear.rounds_inputs())
     in_threads<Product, quantize_inputs>(&task, together ? n_threads : 1);
   in_threads<Product, multiply>(&task, n_threads);
-}
-
-void rank(TopK &task) {
-  assert_fits(task);
-  in_threads<TopK, top_k>(&task);
-  if (task.n_parts > 1) in_threads<TopK, merge_parts>(&task);
 }
 
 void take_draft_step(Draft &draft) {
@@ -172,12 +163,12 @@ void run(Product &task, Buffer<float> &scratch, float temperature) {
   for (int64_t i = 0; i < task.n * task.linear.outputs; ++i) task.y[i] /= temperature;
 }
 
-void run(BestToken &task, Buffer<float> &scratch) {
+void run(BestTokens &task, Buffer<float> &scratch) {
   assert_fits(task);
-  task.scratch = scratch.reserve(best_token_scratch_size(task));
+  task.scratch = scratch.reserve(best_tokens_scratch_size(task));
   count_multiply_adds(task);
   task.barrier.arrived = task.barrier.phase = 0;
-  in_threads<BestToken, best_tokens>(&task, threads_for(task));
+  in_threads<BestTokens, best_tokens>(&task, threads_for(task));
 }
 
 void run(Heads &task, Buffer<float> &scratch) {
@@ -188,8 +179,9 @@ void run(Heads &task, Buffer<float> &scratch) {
 }
 
 void run(TopK &task, Buffer<float> &scratch) {
-  task.scratch = scratch.reserve(top_k_scratch_floats(task));
-  rank(task);
+  assert_fits(task);
+  task.scratch = scratch.reserve(top_k_scratch_size(task) / int64_t(sizeof(float)));
+  in_threads<TopK, top_k>(&task);
 }
 
 void run(Draft &task, Buffer<float> &scratch) {
@@ -199,9 +191,9 @@ void run(Draft &task, Buffer<float> &scratch) {
 
 void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
   Draft &draft = *task.draft;
-  BestToken &best = *task.best;
+  BestTokens &best = *task.best;
   draft.step.scratch = of_draft.reserve(scratch_before(draft.step, draft.step.n_threads));
-  best.scratch = of_choice.reserve(best_token_scratch_size(best));
+  best.scratch = of_choice.reserve(best_tokens_scratch_size(best));
   assert_fits(best);
   std::fill_n(task.lengths, draft.step.n_rows, 0);
   if (task.n_steps == 0) return;
@@ -237,14 +229,14 @@ void run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
       task.product[member].n = begins.back();
       run(task.product[member], of_product, task.temperature);
     }
-    best.n_rows = best.n_beams = begins.back();
+    best.n_rows = begins.back();
     take_flags(task, level, begins);
     run(best, of_choice);
     for (int64_t at = 0; task.types && at < best.n_rows * best.n_best; ++at)
       best.tokens[at] = task.types[best.tokens[at]];
     for (size_t row = 0; row < rows.size(); ++row) {
       const int64_t at = begins[row] * best.n_best;
-      rows[row].add_children(best.best + at, best.tokens + at, level + 1, best.n_best);
+      rows[row].add_children(best.scores + at, best.tokens + at, level + 1, best.n_best);
       rows[row].choose_level(task);
     }
     const std::vector<int64_t> next = begins_of(rows);

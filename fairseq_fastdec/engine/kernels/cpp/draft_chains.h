@@ -27,7 +27,7 @@ struct ChainSteps {
 // Appends the tokens chosen in step `step` to the chains that continue; returns whether another step
 // is to be run. Chains end at EOS.
 INLINE bool prolong_chains(const DraftChains &task, int64_t step) {
-  const BestToken &best = *task.best;
+  const BestTokens &best = *task.best;
   const int64_t eos = best.types && best.eos >= 0 ? best.types[best.eos] : best.eos;
   double chances = 0;
   for (int64_t row = 0; row < best.n; ++row) {
@@ -44,7 +44,7 @@ INLINE bool prolong_chains(const DraftChains &task, int64_t step) {
 INLINE void begin_step(const ChainSteps &chains) {
   const DraftChains &task = chains.task;
   Draft &draft = *task.draft;
-  BestToken &best = *task.best;
+  BestTokens &best = *task.best;
   const int64_t n = chains.n, n_rows = draft.step.n_rows;
   draft.step.tokens = n ? best.tokens : task.next_tokens;
   draft.from_features = n ? nullptr : chains.features;
@@ -63,10 +63,10 @@ INLINE void end_step(const ChainSteps &chains) {
 
 // Runs steps while the chains continue; begin_step has been called for the first one.
 template <void (*RUN_DRAFT)(const Draft &, const ThreadSlice &),
-          void (*CHOOSE)(const BestToken &, const ThreadSlice &)>
+          void (*CHOOSE)(const BestTokens &, const ThreadSlice &)>
 void take_steps(const ChainSteps &chains, const ThreadSlice &slice) {
   const Draft &draft = *chains.task.draft;
-  const BestToken &best = *chains.task.best;
+  const BestTokens &best = *chains.task.best;
   const ThreadSlice drafting = {slice.number, std::min(chains.n_drafting, slice.count)};
   const ThreadSlice choosing = {slice.number, std::min(chains.n_choosing, slice.count)};
   while (chains.goes_on) {

@@ -125,7 +125,7 @@ INLINE void take_flags(const DraftTrees &task, int64_t level, const std::vector<
     return to;
   };
   task.best->no_end = take(task.no_end, task.flags);
-  task.best->has_to_end = take(task.only_end, task.flags + begins.back());
+  task.best->only_end = take(task.only_end, task.flags + begins.back());
 }
 
 }  // namespace

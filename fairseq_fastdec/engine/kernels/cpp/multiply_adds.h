@@ -55,7 +55,7 @@ INLINE int64_t multiply_adds_of(const Product &product) {
   return multiply_adds_of(product.linear, product.n);
 }
 
-INLINE int64_t multiply_adds_of(const BestToken &task) {
+INLINE int64_t multiply_adds_of(const BestTokens &task) {
   return multiply_adds_of(task.linear, task.n);
 }
 

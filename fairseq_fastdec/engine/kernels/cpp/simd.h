@@ -155,11 +155,15 @@ INLINE Vec reduce_each(const Vec *x) {
     return add_halves<width<Vec>() * 2 / N>(reduce_each<N / 2>(x), reduce_each<N / 2>(x + N / 2));
 }
 
-template <typename Integers>
-INLINE bool any_is_set(const Integers &integers) {
-  int32_t all = 0;
-  for (size_t i = 0; i < sizeof integers / sizeof all; ++i) all |= integers[i];
-  return all != 0;
+// Marks by 1 the elements of x that are NaN or infinity; returns these and earlier marks.
+template <typename Vec>
+INLINE Vec mark_unknown(const Vec &x, const Vec &marks) {
+  return x < INFINITY ? marks : Vec{} + 1.0f;
+}
+
+template <typename Vec>
+INLINE bool any_is_marked(const Vec &marks) {
+  return reduce_max(marks) > 0;
 }
 
 // The sum of a[i] * b[i] or, with b null, of (a[i] - shift)^2.

@@ -157,10 +157,10 @@ struct Product {
   float *scratch;  // [quantized_size(n, inputs)]; null for fp32 weights
 };
 
-// The best next token of each of n states, from the output layer.
-struct BestToken {
+// The best next tokens of each of n states, from the output layer.
+struct BestTokens {
   Linear linear;
-  int64_t n, n_threads;
+  int64_t n, n_best, n_threads;
   int64_t normalize;      // scores are log-probabilities, otherwise logits
   const int64_t *never;   // [n_never], outputs that are not possible
   int64_t n_never, eos;   // eos: the index of an output
@@ -173,9 +173,9 @@ struct BestToken {
   const int64_t *forbidden;  // [n, n_forbidden], types that are not possible
   int64_t n_forbidden;
   const int64_t *types;     // [outputs], the types of the outputs; null: their indices
-  float *scratch;           // [best_token_scratch_size]
-  float *scores;    // [n]; -infinity if no token has a probability
-  int64_t *tokens;  // [n]
+  float *scratch;           // [best_tokens_scratch_size]
+  float *scores;    // [n, n_best], best first; -infinity: no more candidates
+  int64_t *tokens;  // [n, n_best]
   // Optionally, the scores of given tokens.
   const int64_t *asked;  // [n], a type, or -1 for none; null: none at all
   float *asked_scores;   // [n]; -infinity if the token is not possible
@@ -209,43 +209,42 @@ struct Draft {
 
 // Chains of the best tokens of sequential heads.
 struct DraftChains {
-  Draft *draft;     // with one state per row
-  BestToken *best;  // the choice of each step
-  int64_t n_steps;  // the maximum number of steps
+  Draft *draft;      // with one state per row
+  BestTokens *best;  // the choice of each step, with n_best = 1
+  int64_t n_steps;   // the maximum number of steps
   // A chain ends with the token that makes it less probable than this. Steps are run while the mean
   // probability of the chains is at least this. 0: no limit, and best computes logits.
   float confidence;
   const int64_t *next_tokens;        // [n_rows], the token before each chain
-  const uint8_t *no_end, *only_end;  // [n_steps, n_rows], see BestToken
+  const uint8_t *no_end, *only_end;  // [n_steps, n_rows], see BestTokens
   int64_t *proposals;                // [n_rows, n_steps]
   int64_t *lengths;                  // [n_rows], the proposals of each row that are used
   float *path_scores;                // [n_rows], scratch: the log-probabilities of the chains
 };
 
-// The best next tokens of each row, or of each beam.
+// The best tokens of each row, by the mean of several models' probabilities.
 struct TopK {
   int64_t n_rows, n_types, n_best, n_threads;
-  int64_t n_per_row;     // the maximum number of a beam's results that continue the same row
   const int64_t *never;  // [n_never], tokens that are not possible
   int64_t n_never, eos;
   int64_t penalized;  // the token whose score is reduced by the penalty, or -1
   float penalty;
-  const float *const *scores;  // [n_members], logits [n_rows, n_types]; probabilities are averaged
+  const float *const *logits;  // [n_members], of [n_rows, n_types]
   int64_t n_members;
   const int64_t *only;    // [n_rows], the only possible token, or -1 for any; null: any
   const uint8_t *no_end;  // [n_rows], whether EOS is not possible; null: it is possible everywhere
   // [n_rows], whether only EOS is possible, even with probability 0 or NaN; null: nowhere.
-  const uint8_t *has_to_end;
+  const uint8_t *only_end;
   const int64_t *forbidden;  // [n_rows, n_forbidden], tokens that are not possible
   int64_t n_forbidden;
-  int64_t n_beams;        // the rows of a beam compete with each other
-  const int64_t *starts;  // [n_beams + 1], the first row of each beam; null: each row is a beam
-  const float *totals;    // [n_rows], the scores of the rows so far; null: all are 0
-  int64_t n_parts;        // the number of parts of a beam's rows, which threads share
-  void *scratch;          // [top_k_scratch_size] bytes
-  float *best;            // [n_beams, n_best], best first; -infinity: no more candidates
-  int64_t *tokens;        // [n_beams, n_best]
-  int64_t *origins;       // [n_beams, n_best], their rows; null: not needed
+  // [n_rows], the beam of each row, ascending; null: each row is a beam. Tokens that are not among
+  // the n_of_beam best extensions of their beam may be missing.
+  const int64_t *beams;
+  int64_t n_of_beam;
+  const float *totals;  // [n_rows], with `beams`: the scores of the rows so far
+  void *scratch;        // [top_k_scratch_size] bytes
+  float *scores;        // [n_rows, n_best], best first; -infinity: no more candidates
+  int64_t *tokens;      // [n_rows, n_best]
 };
 
 // Trees of the most probable paths, from the best tokens of parallel heads.
@@ -269,7 +268,7 @@ struct DraftTrees {
   int64_t n_members, n_levels, n_proposals, width, eos;
   float temperature;                 // the divisor of the logits
   float confidence;                  // paths that are less probable are not extended
-  const uint8_t *no_end, *only_end;  // [n_levels, n_rows] or null; see no_end, has_to_end of TopK
+  const uint8_t *no_end, *only_end;  // [n_levels, n_rows] or null; see TopK
   uint8_t *flags;                    // [2, n_rows * width], scratch: these flags by state
   float *states;                     // [n_rows * width, dim], scratch
   const int64_t *roots;              // [n_rows]

@@ -1,4 +1,4 @@
-// Chooses the best next token of each of n states: output layer, softmax, options and choice in one
+// Chooses the best next tokens of each of n states: output layer, softmax, options and choice in one
 // pass. Logits are only stored for one chunk of outputs at a time.
 
 #pragma once
@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "assertions.h"
+#include "best_candidates.h"
 #include "linear.h"
-#include "top_k.h"
 
 namespace fastdec {
 namespace {
@@ -17,10 +17,16 @@ namespace {
 // The number of outputs that are computed and scanned together; their logits stay in the L1 cache.
 constexpr int64_t CHUNK_OUTPUTS = 8 * BLOCK;
 
-// A thread's best possible logit of a state, and its output.
-struct BestOutput {
-  float logit;
-  int32_t output;
+// Converts a row's logits to log-probabilities: x - largest - log_sum. `largest` is NaN for rows in
+// which no token has a probability.
+struct Normalizer {
+  float largest = 0, log_sum = 0;
+};
+
+// How many of a state's candidates a thread keeps, and the least logit of a further one.
+struct Kept {
+  int32_t n;
+  float least;
 };
 
 // The scratch memory of a choice.
@@ -31,8 +37,16 @@ struct ChoiceMemory {
   float *sums;        // [n, n_chunks], the sum of exp(logit - largest) of each chunk
   float *end_logits;  // [n]
   int32_t *asked;     // [n], the outputs of task.asked, or -1
-  BestOutput *best;   // [n_threads, n]
+  Kept *n_kept;       // [n_threads, n]
+  Candidate *kept;    // [n_threads, n, capacity(n_best)]
   float *logits;      // [n_threads, n, CHUNK_OUTPUTS]
+
+  // The candidates of a state that a thread has found so far.
+  BestCandidates best_of(const BestTokens &task, int64_t thread, int64_t state) const {
+    const int64_t at = thread * task.n + state;
+    return {kept + at * BestCandidates::capacity(task.n_best), task.n_best, n_kept[at].n,
+            n_kept[at].least};
+  }
 };
 
 INLINE int64_t chunks_of(const Linear &linear) {
@@ -40,7 +54,7 @@ INLINE int64_t chunks_of(const Linear &linear) {
 }
 
 // Lays out the memory from `from` on; returns its end.
-INLINE float *lay_out(const BestToken &task, float *from, ChoiceMemory *memory) {
+INLINE float *lay_out(const BestTokens &task, float *from, ChoiceMemory *memory) {
   constexpr int64_t MOST = width<Vec16>();
   const int64_t n = task.n, n_chunks = (chunks_of(task.linear) + MOST - 1) / MOST * MOST;
   memory->n_chunks = n_chunks;
@@ -54,13 +68,17 @@ INLINE float *lay_out(const BestToken &task, float *from, ChoiceMemory *memory) 
   memory->sums = take(n * n_chunks);
   memory->end_logits = take(n);
   memory->asked = reinterpret_cast<int32_t *>(take(n));
-  memory->best = reinterpret_cast<BestOutput *>(take(2 * n * task.n_threads));
+  memory->n_kept = reinterpret_cast<Kept *>(take(2 * n * task.n_threads));
+  const int64_t capacity = BestCandidates::capacity(task.n_best);
+  memory->kept = reinterpret_cast<Candidate *>(take(2 * n * task.n_threads * capacity));
   memory->logits = take(task.n_threads * n * CHUNK_OUTPUTS);
   return from;
 }
 
 // The number of floats of scratch memory for a choice.
-int64_t best_token_scratch_size(const BestToken &task) { return floats_laid_out<ChoiceMemory>(task); }
+int64_t best_tokens_scratch_size(const BestTokens &task) {
+  return floats_laid_out<ChoiceMemory>(task);
+}
 
 // The outputs of a chunk as a separate layer.
 INLINE Linear chunk_of(const Linear &linear, int64_t chunk) {
@@ -77,16 +95,6 @@ INLINE Linear chunk_of(const Linear &linear, int64_t chunk) {
   return part;
 }
 
-// The vector at x; numbers after the first `left` ones are replaced by -infinity.
-template <typename Vec>
-INLINE Vec load_first(const float *x, int64_t left) {
-  constexpr int WIDTH = width<Vec>();
-  if (left >= WIDTH) return load<Vec>(x);
-  float filled[WIDTH];
-  for (int i = 0; i < WIDTH; ++i) filled[i] = i < left ? x[i] : -INFINITY;
-  return load<Vec>(filled);
-}
-
 template <typename Vec>
 INLINE float largest_of(const float *x, int64_t n) {
   Vec most = Vec{} - INFINITY;
@@ -99,10 +107,10 @@ INLINE float largest_of(const float *x, int64_t n) {
 
 template <typename Vec>
 INLINE bool are_numbers(const float *x, int64_t n) {
-  typename IntegersOf<Vec>::Vec unknown = {};
+  Vec unknown = {};
   for (int64_t i = 0; i < n; i += width<Vec>())
-    unknown |= ~(load_first<Vec>(x + i, n - i) < INFINITY);
-  return !any_is_set(unknown);
+    unknown = mark_unknown(load_first<Vec>(x + i, n - i), unknown);
+  return !any_is_marked(unknown);
 }
 
 // The sum of exp(x - largest).
@@ -118,7 +126,7 @@ INLINE float sum_of_powers(const float *x, int64_t n, float largest) {
 }
 
 // The output of a type, or -1.
-INLINE int64_t output_of(const BestToken &task, int64_t type) {
+INLINE int64_t output_of(const BestTokens &task, int64_t type) {
   const int64_t outputs = task.linear.outputs;
   if (!task.types) return is_within(type, outputs) ? type : -1;
   const int64_t *place = std::lower_bound(task.types, task.types + outputs, type);
@@ -127,7 +135,7 @@ INLINE int64_t output_of(const BestToken &task, int64_t type) {
 
 // Applies the rules to the logits [count] of the outputs from `first` on: forbidden outputs and the
 // penalty of unknown words. Returns whether a logit has changed.
-INLINE bool apply_options(const BestToken &task, int64_t state, int64_t first, int64_t count,
+INLINE bool apply_options(const BestTokens &task, int64_t state, int64_t first, int64_t count,
                           float *logits) {
   bool has_changed = false;
   const auto change = [&](int64_t output, float penalty) {
@@ -145,8 +153,8 @@ INLINE bool apply_options(const BestToken &task, int64_t state, int64_t first, i
 
 // Scans a state's logits [count] of one chunk.
 template <typename Vec>
-INLINE void look_through(const BestToken &task, const ChoiceMemory &memory, int64_t state,
-                         int64_t chunk, int64_t count, float *logits, BestOutput &best) {
+INLINE void look_through(const BestTokens &task, const ChoiceMemory &memory, int64_t thread,
+                         int64_t state, int64_t chunk, int64_t count, float *logits) {
   const int64_t first = chunk * CHUNK_OUTPUTS;
   if (task.temperature != 1)
     for (int64_t i = 0; i < count; ++i) logits[i] /= task.temperature;
@@ -162,9 +170,11 @@ INLINE void look_through(const BestToken &task, const ChoiceMemory &memory, int6
   if (apply_options(task, state, first, count, logits)) largest = largest_of<Vec>(logits, count);
   if (task.asked && is_within(memory.asked[state] - first, count))
     task.asked_scores[state] = logits[memory.asked[state] - first];
-  if (!(largest > best.logit)) return;
-  best.logit = largest;
-  best.output = first + (std::find(logits, logits + count, largest) - logits);
+  Kept &so_far = memory.n_kept[thread * task.n + state];
+  if (!(largest > so_far.least)) return;
+  BestCandidates best = memory.best_of(task, thread, state);
+  add_outputs<Vec>(logits, first, count, best);
+  so_far = {int32_t(best.n_kept), best.least};
 }
 
 // The normaliser of a state, from its chunks.
@@ -173,28 +183,29 @@ INLINE Normalizer normalizer_of_chunks(const ChoiceMemory &memory, int64_t state
   const float *chunks = memory.largest + state * memory.n_chunks;
   const float *sums = memory.sums + state * memory.n_chunks;
   Vec most = Vec{} - INFINITY;
-  typename IntegersOf<Vec>::Vec unknown = {};
+  Vec unknown = {};
   for (int64_t i = 0; i < memory.n_chunks; i += width<Vec>()) {
     const Vec some = load<Vec>(chunks + i);
     most = some > most ? some : most;
-    unknown |= ~(some < INFINITY);
+    unknown = mark_unknown(some, unknown);
   }
   const float largest = reduce_max(most);
-  if (any_is_set(unknown) || largest == -INFINITY) return {NAN, 0};
+  if (any_is_marked(unknown) || largest == -INFINITY) return {NAN, 0};
   Vec total = {};
   for (int64_t i = 0; i < memory.n_chunks; i += width<Vec>())
     total += load<Vec>(sums + i) * exponential(load<Vec>(chunks + i) - largest);
   return {largest, std::log(reduce_add(total))};
 }
 
-// The best output over all threads; for equal logits the first.
-INLINE BestOutput best_of_threads(const BestToken &task, const ChoiceMemory &memory,
-                                  int64_t state, int64_t n_threads) {
-  BestOutput best = memory.best[state];
+// The best candidates over all threads.
+INLINE BestCandidates best_of_threads(const BestTokens &task, const ChoiceMemory &memory,
+                                      int64_t state, int64_t n_threads) {
+  BestCandidates best = memory.best_of(task, 0, state);
   for (int64_t thread = 1; thread < n_threads; ++thread) {
-    const BestOutput &other = memory.best[thread * task.n + state];
-    if (other.logit > best.logit) best = other;
+    const BestCandidates other = memory.best_of(task, thread, state);
+    for (int64_t i = 0; i < other.n_kept; ++i) best.add(other.kept[i]);
   }
+  best.finish();
   return best;
 }
 
@@ -202,31 +213,33 @@ INLINE BestOutput best_of_threads(const BestToken &task, const ChoiceMemory &mem
 INLINE float score_of_end(float score) { return score > -FLT_MAX ? score : -FLT_MAX; }
 
 template <typename Vec>
-INLINE void write_choice(const BestToken &task, const ChoiceMemory &memory, int64_t state,
+INLINE void write_choice(const BestTokens &task, const ChoiceMemory &memory, int64_t state,
                          int64_t n_threads) {
-  BestOutput best = best_of_threads(task, memory, state, n_threads);
+  BestCandidates best = best_of_threads(task, memory, state, n_threads);
   Normalizer normalizer;
   if (task.normalize) normalizer = normalizer_of_chunks<Vec>(memory, state);
   const auto score_of = [&](float logit) {
     return logit - normalizer.largest - normalizer.log_sum;
   };
   const bool has_to_end = task.only_end && task.only_end[state];
-  float score = score_of(best.logit);
   if (has_to_end) {
-    best.output = task.eos;
     const bool is_possible = !(task.no_end && task.no_end[state]);
-    score = score_of_end(is_possible ? score_of(memory.end_logits[state]) : -INFINITY);
-  } else if (!(score > -INFINITY)) {
-    best.output = 0;
-    score = -INFINITY;
+    const float score = is_possible ? score_of(memory.end_logits[state]) : -INFINITY;
+    best.kept[0] = {score_of_end(score), int32_t(task.eos)}, best.n_kept = 1;
+  } else {
+    for (int64_t i = 0; i < best.n_kept; ++i) best.kept[i].score = score_of(best.kept[i].score);
+    // Without a normaliser, no token has a probability.
+    if (best.n_kept && std::isnan(best.kept[0].score)) best.n_kept = 0;
   }
-  task.scores[state] = score;
-  task.tokens[state] = task.types ? task.types[best.output] : best.output;
+  float *const scores = task.scores + state * task.n_best;
+  int64_t *const tokens = task.tokens + state * task.n_best;
+  best.write(scores, tokens);
+  for (int64_t i = 0; task.types && i < task.n_best; ++i) tokens[i] = task.types[tokens[i]];
   if (!task.asked) return;
   float &asked = task.asked_scores[state];
   const int64_t output = memory.asked[state];
   if (has_to_end && output == task.eos)
-    asked = score;
+    asked = scores[0];
   else if (has_to_end || output < 0 || !(score_of(asked) > -INFINITY))
     asked = -INFINITY;
   else
@@ -234,7 +247,7 @@ INLINE void write_choice(const BestToken &task, const ChoiceMemory &memory, int6
 }
 
 template <typename Vec>
-INLINE void best_tokens(MultiplyFp32 multiply_fp32, const BestToken &task,
+INLINE void best_tokens(MultiplyFp32 multiply_fp32, const BestTokens &task,
                         const ThreadSlice &slice) {
   ChoiceMemory memory;
   lay_out(task, task.scratch, &memory);
@@ -249,8 +262,7 @@ INLINE void best_tokens(MultiplyFp32 multiply_fp32, const BestToken &task,
       memory.sums[state * memory.n_chunks + chunk] = 0;
     }
   }
-  BestOutput *best = memory.best + slice.number * n;
-  std::fill(best, best + n, BestOutput{-INFINITY, 0});
+  std::fill_n(memory.n_kept + slice.number * n, n, Kept{0, -INFINITY});
   wait_at(task.barrier, slice);
   float *const logits = memory.logits + slice.number * n * CHUNK_OUTPUTS;
   const int64_t end = n_chunks * (slice.number + 1) / slice.count;
@@ -261,8 +273,8 @@ INLINE void best_tokens(MultiplyFp32 multiply_fp32, const BestToken &task,
     else
       multiply_quantized(part, memory.quantized, logits, n, {0, 1}, Epilogue::STORE);
     for (int64_t state = 0; state < n; ++state)
-      look_through<Vec>(task, memory, state, chunk, part.outputs, logits + state * part.outputs,
-                        best[state]);
+      look_through<Vec>(task, memory, slice.number, state, chunk, part.outputs,
+                        logits + state * part.outputs);
   }
   wait_at(task.barrier, slice);
   for (int64_t state = slice.number; state < n; state += slice.count)
