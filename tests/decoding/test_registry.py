@@ -97,9 +97,8 @@ def test_a_plugin_of_ones_own_adds_options(corpus, baseline, tmp_path):
     (plugin / "__init__.py").write_text(text, encoding="utf-8")
 
     def generate(*options):
-        code = "from fairseq_cli.generate import cli_main; cli_main()"
         fixed = [corpus, "--path", baseline, "--user-dir", plugin, "--max-len-b", 20]
-        return after_import.run(code, *fixed, *options)
+        return after_import.run_command("generate", *fixed, *options)
 
     done = generate("--decoding", "with_options", "--first-guess", 5)
     assert done.returncode == 0, done.stderr

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 
 # Forks for each request: a line of JSON. An error of the program ends its process as usual.
 SERVER = """
@@ -25,7 +26,7 @@ for line in sys.stdin:
     os.environ.clear()
     os.environ.update(request["environment"])
     for number, name in enumerate([os.devnull, *request["streams"]]):
-        os.dup2(os.open(name, os.O_RDWR), number)
+        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
     sys.argv = ["-c", *request["arguments"]]
     exec(request["code"], {"__name__": "__main__"})
     break
@@ -43,21 +44,21 @@ def run(code: str, *arguments, cwd=None, **environment) -> subprocess.CompletedP
     """
     server = _server()
     with tempfile.TemporaryDirectory() as folder:
-        streams = [os.path.join(folder, name) for name in ("stdout", "stderr")]
-        for name in streams:
-            open(name, "wb").close()
+        streams = [Path(folder, name) for name in ("stdout", "stderr")]
         request = {
             "code": code, "arguments": [*map(str, arguments)], "cwd": str(cwd or os.getcwd()),
-            "environment": {**os.environ, **environment}, "streams": streams,
+            "environment": {**os.environ, **environment}, "streams": [*map(str, streams)],
         }  # fmt: skip
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
         status = int(server.stdout.readline())
-        printed = []
-        for name in streams:
-            with open(name, encoding="utf-8") as stream:
-                printed.append(stream.read())
+        printed = [stream.read_text(encoding="utf-8") for stream in streams]
     return subprocess.CompletedProcess(code, status, *printed)
+
+
+def run_command(name, *arguments, **options) -> subprocess.CompletedProcess:
+    """Run a command of fairseq's, such as ``generate``, with the options of :func:`run`."""
+    return run(f"from fairseq_cli.{name} import cli_main; cli_main()", *arguments, **options)
 
 
 def run_script(path, *arguments, **options) -> subprocess.CompletedProcess:

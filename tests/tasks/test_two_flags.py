@@ -18,8 +18,7 @@ LINES = ["a b c d", "j i", "h"]
 
 def printed_by(command, *arguments):
     """What a command of fairseq's prints in a process of its own, but for its log."""
-    code = f"from fairseq_cli.{command} import cli_main; cli_main()"
-    done = after_import.run(code, *arguments, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1")
+    done = after_import.run_command(command, *arguments, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD="1")
     assert done.returncode == 0, done.stderr
     return without_log(done.stdout)
 
@@ -84,8 +83,7 @@ def test_hydra(corpus, baseline, tmp_path, decoding):
         for name, value in [("_name", "transformer"), *vars(state["cfg"]["model"]).items()]
         if name in ("_name", "share_all_embeddings") or name.endswith(SIZES)
     ]
-    code = "from fairseq_cli.hydra_train import cli_main; cli_main()"
-    done = after_import.run(code, *overrides, cwd=tmp_path)
+    done = after_import.run_command("hydra_train", *overrides, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     log = (
         done.stdout

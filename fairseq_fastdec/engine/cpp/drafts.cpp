@@ -102,16 +102,22 @@ class HeadDrafter : public Drafter {
     return std::clamp<int64_t>(proposals.n_in_tree, 1, layer.n_outputs());
   }
 
+  // Sets the rules of a choice at n states, and the memory for its results.
+  template <typename Choice>
+  void prepare(Choice &best, int64_t n) {
+    layer.restrict(best);
+    best.n_best = n_ranked();
+    best.scores = ranked_scores.reserve(n * best.n_best);
+    best.tokens = ranked_tokens.reserve(n * best.n_best);
+  }
+
   // The choice of the best tokens of n states of one model, in one pass over its output layer.
   BestTokens best_tokens(const Decoder &decoder, int64_t n) {
     BestTokens best = {};
     best.linear = layer.linear(), best.types = layer.types_or_null();
     best.n_threads = decoder.n_threads(), best.temperature = rules.temperature;
-    best.n = n, best.n_best = n_ranked();
-    best.normalize = proposals.n_in_tree || proposals.confidence > 0;
-    layer.restrict(best);
-    best.scores = ranked_scores.reserve(n * best.n_best);
-    best.tokens = ranked_tokens.reserve(n * best.n_best);
+    best.n = n, best.normalize = proposals.n_in_tree || proposals.confidence > 0;
+    prepare(best, n);
     return best;
   }
 
@@ -137,10 +143,8 @@ class HeadDrafter : public Drafter {
     const int64_t n_types = layer.n_outputs();
     best.n_members = int64_t(of_models.size()), best.logits = of_models.data();
     best.n_threads = n * n_types * best.n_members < FEW_SCORES ? 1 : decoder.n_threads();
-    best.n_rows = n, best.n_types = n_types, best.n_best = n_ranked();
-    layer.restrict(best);
-    best.scores = ranked_scores.reserve(n * best.n_best);
-    best.tokens = ranked_tokens.reserve(n * best.n_best);
+    best.n_rows = n, best.n_types = n_types;
+    prepare(best, n);
     return best;
   }
 

@@ -21,6 +21,8 @@ constexpr int64_t CHUNK_OUTPUTS = 8 * BLOCK;
 // which no token has a probability.
 struct Normalizer {
   float largest = 0, log_sum = 0;
+
+  float log_prob(float logit) const { return logit - largest - log_sum; }
 };
 
 // How many of a state's candidates a thread keeps, and the least logit of a further one.
@@ -218,16 +220,14 @@ INLINE void write_choice(const BestTokens &task, const ChoiceMemory &memory, int
   BestCandidates best = best_of_threads(task, memory, state, n_threads);
   Normalizer normalizer;
   if (task.normalize) normalizer = normalizer_of_chunks<Vec>(memory, state);
-  const auto score_of = [&](float logit) {
-    return logit - normalizer.largest - normalizer.log_sum;
-  };
   const bool has_to_end = task.only_end && task.only_end[state];
   if (has_to_end) {
     const bool is_possible = !(task.no_end && task.no_end[state]);
-    const float score = is_possible ? score_of(memory.end_logits[state]) : -INFINITY;
+    const float score = is_possible ? normalizer.log_prob(memory.end_logits[state]) : -INFINITY;
     best.kept[0] = {score_of_end(score), int32_t(task.eos)}, best.n_kept = 1;
   } else {
-    for (int64_t i = 0; i < best.n_kept; ++i) best.kept[i].score = score_of(best.kept[i].score);
+    for (int64_t i = 0; i < best.n_kept; ++i)
+      best.kept[i].score = normalizer.log_prob(best.kept[i].score);
     // Without a normaliser, no token has a probability.
     if (best.n_kept && std::isnan(best.kept[0].score)) best.n_kept = 0;
   }
@@ -240,10 +240,10 @@ INLINE void write_choice(const BestTokens &task, const ChoiceMemory &memory, int
   const int64_t output = memory.asked[state];
   if (has_to_end && output == task.eos)
     asked = scores[0];
-  else if (has_to_end || output < 0 || !(score_of(asked) > -INFINITY))
+  else if (has_to_end || output < 0 || !(normalizer.log_prob(asked) > -INFINITY))
     asked = -INFINITY;
   else
-    asked = score_of(asked);
+    asked = normalizer.log_prob(asked);
 }
 
 template <typename Vec>

@@ -198,7 +198,6 @@ void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
   std::fill_n(task.lengths, draft.step.n_rows, 0);
   if (task.n_steps == 0) return;
   std::fill_n(task.path_scores, draft.step.n_rows, 0.0f);
-  best.normalize = task.confidence > 0;
   best.x = draft.outputs;
   ChainSteps chains = {task, draft.from_features, 1, threads_for(best), {}, 0, true};
   begin_step(chains);

@@ -213,7 +213,7 @@ struct DraftChains {
   BestTokens *best;  // the choice of each step, with n_best = 1
   int64_t n_steps;   // the maximum number of steps
   // A chain ends with the token that makes it less probable than this. Steps are run while the mean
-  // probability of the chains is at least this. 0: no limit, and best computes logits.
+  // probability of the chains is at least this. 0: no limit, and `best` need not normalise.
   float confidence;
   const int64_t *next_tokens;        // [n_rows], the token before each chain
   const uint8_t *no_end, *only_end;  // [n_steps, n_rows], see BestTokens

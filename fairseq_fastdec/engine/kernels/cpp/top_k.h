@@ -53,8 +53,6 @@ INLINE bool is_possible(const TopK &task, int64_t row, int64_t token) {
 struct RowOfMember {
   const float *x;  // [n_types]
   Normalizer normalizer;
-
-  float log_prob(float logit) const { return logit - normalizer.largest - normalizer.log_sum; }
 };
 
 // The scratch memory of a thread.
@@ -71,7 +69,7 @@ struct OwnScratch {
 INLINE float score_of(const TopK &task, const RowOfMember *members, int64_t token, float least) {
   const int64_t n_members = task.n_members;
   const auto log_prob = [&](int64_t member) {
-    return members[member].log_prob(members[member].x[token]);
+    return members[member].normalizer.log_prob(members[member].x[token]);
   };
   float most = -INFINITY;
   for (int64_t member = 0; member < n_members; ++member) most = std::max(most, log_prob(member));
@@ -108,7 +106,8 @@ INLINE bool look_at_members(const TopK &task, int64_t row, const OwnScratch &own
     found.normalizer = normalizer_of<Vec>(found.x, task.n_types, own.chunk_maxima);
     if (std::isnan(found.normalizer.largest)) return false;
     for (int64_t chunk = 0; chunk < n_chunks; ++chunk)
-      own.bounds[chunk] = std::max(own.bounds[chunk], found.log_prob(own.chunk_maxima[chunk]));
+      own.bounds[chunk] =
+          std::max(own.bounds[chunk], found.normalizer.log_prob(own.chunk_maxima[chunk]));
   }
   return true;
 }
