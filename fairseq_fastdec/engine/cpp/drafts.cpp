@@ -89,7 +89,7 @@ class HeadDrafter : public Drafter {
   HeadDrafter(const Rules &rules, const OutputLayers &layers, const Proposals &proposals)
       : rules(rules),
         layers(layers),
-        layer(layers.of_proposals(0)),
+        layer(layers.of_proposals()[0]),
         proposals(proposals),
         n_steps(proposals.n_heads - 1) {}
 
@@ -103,10 +103,9 @@ class HeadDrafter : public Drafter {
   }
 
   // Sets the rules of a choice at n states, and the memory for its results.
-  template <typename Choice>
   void prepare(Choice &best, int64_t n) {
     layer.restrict(best);
-    best.n_best = n_ranked();
+    best.n = n, best.n_best = n_ranked();
     best.scores = ranked_scores.reserve(n * best.n_best);
     best.tokens = ranked_tokens.reserve(n * best.n_best);
   }
@@ -114,36 +113,23 @@ class HeadDrafter : public Drafter {
   // The choice of the best tokens of n states of one model, in one pass over its output layer.
   BestTokens best_tokens(const Decoder &decoder, int64_t n) {
     BestTokens best = {};
-    best.linear = layer.linear(), best.types = layer.types_or_null();
+    best.linear = layer.linear();
     best.n_threads = decoder.n_threads(), best.temperature = rules.temperature;
-    best.n = n, best.normalize = proposals.n_in_tree || proposals.confidence > 0;
+    best.normalize = proposals.n_in_tree || proposals.confidence > 0;
     prepare(best, n);
     return best;
   }
 
-  // The products with the models' output layers for at most n states, with memory for the logits.
+  // The products with the models' output layers for at most n states.
   std::vector<Product> products(const Decoder &decoder, int64_t n) {
-    const int64_t n_logits = n * layer.n_outputs();
-    logits.reserve(decoder.n_models() * n_logits);
-    std::vector<Product> made;
-    of_models.clear();
-    for (int64_t member = 0; member < decoder.n_models(); ++member) {
-      Product product = {};
-      product.linear = layers.of_proposals(member).linear(), product.n = n;
-      product.n_threads = decoder.n_threads(), product.y = logits.data() + member * n_logits;
-      made.push_back(product);
-      of_models.push_back(product.y);
-    }
-    return made;
+    return products_with(layers.of_proposals(), n, decoder.n_threads(), logits);
   }
 
-  // The choice of the best outputs from the logits of at most n states.
-  TopK ranking(const Decoder &decoder, int64_t n) {
+  // The choice of the best tokens from the results of these products, for at most n states.
+  TopK ranking(const Decoder &decoder, int64_t n, const std::vector<Product> &products) {
     TopK best = {};
-    const int64_t n_types = layer.n_outputs();
-    best.n_members = int64_t(of_models.size()), best.logits = of_models.data();
-    best.n_threads = n * n_types * best.n_members < FEW_SCORES ? 1 : decoder.n_threads();
-    best.n_rows = n, best.n_types = n_types;
+    best.products = products.data(), best.n_members = int64_t(products.size());
+    best.n_threads = decoder.n_threads();
     prepare(best, n);
     return best;
   }
@@ -170,7 +156,6 @@ class HeadDrafter : public Drafter {
   const OutputLayer &layer;  // the first model's; those of all models have the same outputs
   const Proposals proposals;
   const int64_t n_steps;  // the proposals of a chain, or the levels of a tree
-  std::vector<const float *> of_models;  // their logits
   Buffer<float> scratch, choice_scratch, product_scratch, ranked_scores, path_scores, logits;
   Buffer<int64_t> ranked_tokens;
 };
@@ -196,11 +181,9 @@ class ParallelHeads : public HeadDrafter {
         product.x = outputs_of(decoder, member, n_rows, states);
         run(product, product_scratch, rules.temperature);
       }
-      TopK best = ranking(decoder, n);
+      TopK best = ranking(decoder, n, logits_of);
       best.no_end = ends.no_end_or_null(), best.only_end = ends.only_end_or_null();
       run(best, choice_scratch);
-      for (int64_t at = 0; at < n * best.n_best; ++at)
-        best.tokens[at] = layer.type_of(best.tokens[at]);
     }
     if (proposals.n_in_tree)
       grow_trees(rows, feed);
@@ -319,7 +302,7 @@ class SequentialHeads : public HeadDrafter {
     const int64_t n_rows = int64_t(rows.size());
     std::vector<Draft> drafts = drafts_of(decoder, states, 1);
     std::vector<Product> logits_of = products(decoder, n_rows);
-    TopK best = ranking(decoder, n_rows);
+    TopK best = ranking(decoder, n_rows, logits_of);
     std::vector<int64_t> last = next_tokens_of(rows);
     std::vector<std::vector<int64_t>> blocks;
     for (int64_t token : last) blocks.push_back({token});
@@ -341,7 +324,7 @@ class SequentialHeads : public HeadDrafter {
       run(best, choice_scratch);
       chances = 0;
       for (int64_t row = 0; row < n_rows; ++row) {
-        last[row] = layer.type_of(best.tokens[row]);
+        last[row] = best.tokens[row];
         if (goes_on(of_chains[row], proposals.confidence)) blocks[row].push_back(last[row]);
         // Chains end at EOS.
         of_chains[row] = last[row] == rules.eos ? -INFINITY : of_chains[row] + best.scores[row];
@@ -357,13 +340,13 @@ class SequentialHeads : public HeadDrafter {
     std::vector<Draft> drafts = drafts_of(decoder, states, MOST_EXPANDED);
     std::vector<Product> logits_of = products(decoder, n);
     for (Product &product : logits_of) product.x = outputs.data();
-    TopK best = ranking(decoder, n);
+    TopK best = ranking(decoder, n, logits_of);
     const std::vector<int64_t> roots = next_tokens_of(rows);
     make_room_for_trees(n_rows, feed);
     DraftTrees trees = {};
     trees.draft = drafts.data(), trees.product = logits_of.data(), trees.best = &best;
-    trees.n_members = decoder.n_models(), trees.types = layer.types_or_null();
-    trees.n_levels = n_steps, trees.n_proposals = proposals.n_in_tree;
+    trees.n_members = decoder.n_models(), trees.n_levels = n_steps;
+    trees.n_proposals = proposals.n_in_tree;
     trees.width = MOST_EXPANDED, trees.eos = rules.eos;
     trees.temperature = rules.temperature;
     trees.confidence = proposals.confidence;

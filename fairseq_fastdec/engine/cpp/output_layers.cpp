@@ -76,8 +76,15 @@ void OutputLayer::number_rules() {
   penalty = rules.unk_penalty;
 }
 
+void OutputLayer::restrict(Choice &choice) const {
+  choice.outputs = own.outputs, choice.types = types.empty() ? nullptr : types.data();
+  choice.never = never.data(), choice.n_never = int64_t(never.size());
+  choice.eos = eos;
+  choice.penalized = penalized, choice.penalty = penalty;
+}
+
 OutputLayers::OutputLayers(const Models &models, const Rules &rules) {
-  for (const auto &model : models) of_models.emplace_back(model->output, rules);
+  for (const auto &model : models) of_p1.emplace_back(model->output, rules);
   const bool all_propose =
       std::all_of(models.begin(), models.end(), [](const auto &own) { return own->proposes(); });
   const bool have_p1s = std::all_of(models.begin(), models.end(), [](const auto &own) {
@@ -103,8 +110,22 @@ void OutputLayers::allow(const std::vector<const std::vector<int64_t> *> &of_sen
 void OutputLayers::take(std::vector<int64_t> types) {
   if (types == taken) return;
   taken = std::move(types);
-  for (OutputLayer &layer : of_models) layer.take(taken);
+  for (OutputLayer &layer : of_p1) layer.take(taken);
   for (OutputLayer &layer : of_heads) layer.take(taken);
+}
+
+std::vector<Product> products_with(const std::vector<OutputLayer> &layers, int64_t n,
+                                   int64_t n_threads, Buffer<float> &logits) {
+  const int64_t n_logits = n * layers[0].n_outputs();
+  float *to = logits.reserve(int64_t(layers.size()) * n_logits);
+  std::vector<Product> products;
+  for (const OutputLayer &layer : layers) {
+    Product product = {};
+    product.linear = layer.linear(), product.n = n, product.n_threads = n_threads;
+    product.y = to, to += n_logits;
+    products.push_back(product);
+  }
+  return products;
 }
 
 }  // namespace fastdec

@@ -26,16 +26,9 @@ class OutputLayer {
   int64_t type_of(int64_t output) const { return types.empty() ? output : types[output]; }
   // The output of a type, or -1.
   int64_t output_of(int64_t type) const;
-  // [n_outputs], the types of the outputs; null: their indices.
-  const int64_t *types_or_null() const { return types.empty() ? nullptr : types.data(); }
 
-  // Sets the rules that apply to all states of a choice: a BestTokens or a TopK.
-  template <typename Choice>
-  void restrict(Choice &choice) const {
-    choice.never = never.data(), choice.n_never = int64_t(never.size());
-    choice.eos = eos;
-    choice.penalized = penalized, choice.penalty = penalty;
-  }
+  // Sets the outputs of a choice, and the rules that apply to all of its states.
+  void restrict(Choice &choice) const;
 
  private:
   // 4 bytes: a group of weights, or a bias, scale or compensation.
@@ -65,18 +58,22 @@ class OutputLayers {
   //   of_sentences: the types of each sentence, ascending; empty: all
   void allow(const std::vector<const std::vector<int64_t> *> &of_sentences);
 
-  // The output layer of p_1. All models have the same outputs, and so do all of their heads.
-  const OutputLayer &of_model(int64_t member) const { return of_models[member]; }
-  const OutputLayer &of_proposals(int64_t member) const {
-    return (of_heads.empty() ? of_models : of_heads)[member];
+  // The output layers of p_1. All models have the same outputs, and so do all of their heads.
+  const std::vector<OutputLayer> &of_models() const { return of_p1; }
+  const std::vector<OutputLayer> &of_proposals() const {
+    return of_heads.empty() ? of_p1 : of_heads;
   }
 
  private:
   void take(std::vector<int64_t> types);
 
-  std::vector<OutputLayer> of_models;
+  std::vector<OutputLayer> of_p1;
   std::vector<OutputLayer> of_heads;  // empty if they use the layers of p_1
   std::vector<int64_t> taken;
 };
+
+// The products of n states with the layers of all models, and memory for their logits.
+std::vector<Product> products_with(const std::vector<OutputLayer> &layers, int64_t n,
+                                   int64_t n_threads, Buffer<float> &logits);
 
 }  // namespace fastdec

@@ -24,12 +24,6 @@ int64_t lay_out(const std::vector<std::vector<int64_t>> &lists, int64_t first, i
   return int64_t(most);
 }
 
-// Whether two outputs have the same logit in all models.
-bool are_equal(const std::vector<const float *> &of_models, int64_t one, int64_t other) {
-  return std::all_of(of_models.begin(), of_models.end(),
-                     [&](const float *own) { return own[one] == own[other]; });
-}
-
 // Converts logits [n_types] to log-probabilities, in place.
 void take_log_softmax(float *x, int64_t n_types) {
   const float largest = *std::max_element(x, x + n_types);
@@ -91,7 +85,7 @@ void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers 
   answers.tokens.resize(n), answers.scores.resize(n);
   answers.asked_scores.resize(n), answers.nth_best.resize(n);
   n_ranked = std::min(n_best, layer().n_outputs());
-  rank(decoder, n, limits, asks ? &answers : nullptr);
+  rank(decoder, n, limits, asks ? answers.asked.data() : nullptr, answers.asked_scores.data());
   for (int64_t state = 0; state < n; ++state) {
     const int64_t at = state * n_ranked;
     answers.tokens[state] = tokens[at], answers.scores[state] = scores[at];
@@ -99,18 +93,49 @@ void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers 
   }
 }
 
-void Chooser::rank(Decoder &decoder, int64_t n, const Limits &limits, Answers *answers,
-                   const BeamRows *beams) {
+void Chooser::rank(Decoder &decoder, int64_t n, const Limits &limits, const int64_t *asked,
+                   float *asked_scores, const BeamRows *beams) {
   scores.reserve(n * n_ranked), tokens.reserve(n * n_ranked);
+  const int64_t n_models = decoder.n_models();
   // The same way for every sentence, in any batch: n_ranked may depend on the shortlists.
-  if (decoder.n_models() == 1 && n_best <= MOST_AT_ONCE)
-    return rank_at_once(decoder, n, limits, answers);
+  if (n_models == 1 && n_best <= MOST_AT_ONCE) {
+    BestTokens task = {};
+    prepare(task, 0, n, limits, asked, asked_scores);
+    task.linear = layer().linear(), task.x = states_of(decoder, 0, 0, n);
+    task.n_threads = decoder.n_threads();
+    task.temperature = rules.temperature, task.normalize = 1;
+    return run(task, scratch);
+  }
   beam_of_row.clear();
   for (int64_t beam = 0; beams && beam < beams->n_beams; ++beam)
     beam_of_row.resize(beams->starts[beam + 1], beam);
-  for (int64_t first = 0; first < n; first += MOST_DISTRIBUTIONS)
-    rank_from_logits(decoder, first, std::min(MOST_DISTRIBUTIONS, n - first), limits, answers,
-                     beams);
+  for (int64_t first = 0; first < n; first += MOST_DISTRIBUTIONS) {
+    TopK task = {};
+    prepare(task, first, std::min(MOST_DISTRIBUTIONS, n - first), limits, asked, asked_scores);
+    const std::vector<Product> products = logits_of(decoder, first, task.n);
+    task.products = products.data(), task.n_members = n_models;
+    task.n_threads = decoder.n_threads();
+    if (beams) {
+      task.beams = beam_of_row.data() + first, task.n_of_beam = n_best;
+      task.totals = beams->totals + first;
+    }
+    run(task, scratch);
+  }
+}
+
+void Chooser::prepare(Choice &choice, int64_t first, int64_t n, const Limits &limits,
+                      const int64_t *asked, float *asked_scores) {
+  layer().restrict(choice);
+  choice.n = n, choice.n_best = n_ranked;
+  choice.no_end = limits.ends.no_end_or_null(first);
+  choice.only_end = limits.ends.only_end_or_null(first);
+  if (limits.some_forbidden) {
+    choice.n_forbidden = lay_out(limits.forbidden, first, n, rules.pad, forbidden);
+    choice.forbidden = forbidden.data();
+  }
+  choice.scores = scores.data() + first * n_ranked;
+  choice.tokens = tokens.data() + first * n_ranked;
+  if (asked) choice.asked = asked + first, choice.asked_scores = asked_scores + first;
 }
 
 const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n) {
@@ -124,51 +149,28 @@ const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first,
   return task.y;
 }
 
-void Chooser::rank_at_once(Decoder &decoder, int64_t n, const Limits &limits, Answers *answers) {
-  BestTokens task = {};
-  task.linear = layer().linear(), task.types = layer().types_or_null();
-  task.n_threads = decoder.n_threads(), task.x = states_of(decoder, 0, 0, n);
-  task.n = n, task.n_best = n_ranked, task.normalize = 1;
-  layer().restrict(task);
-  task.temperature = rules.temperature;
-  task.no_end = limits.ends.no_end_or_null(), task.only_end = limits.ends.only_end_or_null();
-  if (limits.some_forbidden) {
-    task.n_forbidden = lay_out(limits.forbidden, 0, n, rules.pad, forbidden);
-    task.forbidden = forbidden.data();
+std::vector<Product> Chooser::logits_of(Decoder &decoder, int64_t first, int64_t n) {
+  std::vector<Product> products =
+      products_with(outputs.of_models(), n, decoder.n_threads(), logits);
+  for (int64_t member = 0; member < decoder.n_models(); ++member) {
+    products[member].x = states_of(decoder, member, first, n);
+    run(products[member], scratch, rules.temperature);
   }
-  task.scores = scores.data(), task.tokens = tokens.data();
-  if (answers) task.asked = answers->asked.data(), task.asked_scores = answers->asked_scores.data();
-  if (limits.some_only)
-    task.asked = limits.only.data(), task.asked_scores = forced_scores.reserve(n);
-  run(task, scratch);
-  for (int64_t state = 0; limits.some_only && state < n; ++state) {
-    if (limits.only[state] == Limits::ANY || limits.ends.has_to_end(state)) continue;
-    float *const own = scores.data() + state * n_ranked;
-    own[0] = forced_scores[state], tokens[state * n_ranked] = limits.only[state];
-    std::fill(own + 1, own + n_ranked, IMPOSSIBLE);
-  }
-}
-
-std::vector<const float *> Chooser::logits_of(Decoder &decoder, int64_t first, int64_t n) {
-  const int64_t n_models = decoder.n_models(), n_logits = n * layer().n_outputs();
-  logits.reserve(n_models * n_logits);
-  std::vector<const float *> of_models;
-  for (int64_t member = 0; member < n_models; ++member) {
-    Product product = {};
-    product.linear = outputs.of_model(member).linear();
-    product.n_threads = decoder.n_threads();
-    product.n = n, product.x = states_of(decoder, member, first, n);
-    product.y = logits.data() + member * n_logits;
-    run(product, scratch, rules.temperature);
-    of_models.push_back(product.y);
-  }
-  return of_models;
+  return products;
 }
 
 void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
                      const Limits &limits, Extensions &extensions) {
   n_ranked = std::min({n_best, n_per_row, layer().n_outputs()});
-  rank(decoder, beams.n_rows, limits, nullptr, &beams);
+  const int64_t *const only = limits.some_only ? limits.only.data() : nullptr;
+  float *const only_scores = only ? forced_scores.reserve(beams.n_rows) : nullptr;
+  rank(decoder, beams.n_rows, limits, only, only_scores, &beams);
+  for (int64_t row = 0; only && row < beams.n_rows; ++row) {
+    if (only[row] == Limits::ANY || limits.ends.has_to_end(row)) continue;
+    float *const own = scores.data() + row * n_ranked;
+    own[0] = only_scores[row], tokens[row * n_ranked] = only[row];
+    std::fill(own + 1, own + n_ranked, IMPOSSIBLE);
+  }
   extensions.n = n_best;
   extensions.totals.assign(beams.n_beams * n_best, IMPOSSIBLE);
   extensions.tokens.assign(beams.n_beams * n_best, 0);
@@ -233,77 +235,6 @@ void Chooser::restrict(int64_t state, const Limits &limits, float *to) const {
   const float score = std::max(to[only], least);
   std::fill_n(to, layer().n_outputs(), IMPOSSIBLE);
   to[only] = score;
-}
-
-void Chooser::rank_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
-                               Answers *answers, const BeamRows *beams) {
-  const std::vector<const float *> of_models = logits_of(decoder, first, n);
-  TopK task = {};
-  task.n_rows = n, task.n_types = layer().n_outputs(), task.n_best = n_ranked;
-  task.logits = of_models.data(), task.n_members = int64_t(of_models.size());
-  const int64_t n_scores = n * task.n_types * task.n_members;
-  task.n_threads = n_scores < FEW_SCORES ? 1 : decoder.n_threads();
-  layer().restrict(task);
-  if (limits.some_only) {
-    only.reserve(n);
-    for (int64_t i = 0; i < n; ++i) only[i] = layer().output_of(limits.only[first + i]);
-    task.only = only.data();
-  }
-  task.no_end = limits.ends.no_end_or_null(first);
-  task.only_end = limits.ends.only_end_or_null(first);
-  if (limits.some_forbidden) {
-    task.n_forbidden = lay_out(limits.forbidden, first, n, rules.pad, forbidden);
-    for (int64_t at = 0; at < n * task.n_forbidden; ++at)
-      forbidden[at] = layer().output_of(forbidden[at]);
-    task.forbidden = forbidden.data();
-  }
-  if (beams) {
-    task.beams = beam_of_row.data() + first, task.n_of_beam = n_best;
-    task.totals = beams->totals + first;
-  }
-  task.scores = scores.data() + first * n_ranked, task.tokens = tokens.data() + first * n_ranked;
-  run(task, scratch);
-  std::vector<const float *> of_state(task.n_members);
-  for (int64_t i = 0; answers && i < n; ++i) {
-    const int64_t token = answers->asked[first + i];
-    if (token < 0) continue;
-    for (int64_t member = 0; member < task.n_members; ++member)
-      of_state[member] = of_models[member] + i * task.n_types;
-    float &asked = answers->asked_scores[first + i];
-    asked = asked_score(of_state, first + i, limits, token);
-    // For one of the best tokens, or an equal one, use the score by which it was ranked.
-    const int64_t output = layer().output_of(token), best = i * n_ranked;
-    if (output == task.tokens[best]) asked = task.scores[best];
-    for (int64_t at = best; asked > IMPOSSIBLE && at < best + n_ranked; ++at)
-      if (are_equal(of_state, output, task.tokens[at])) asked = task.scores[at];
-  }
-  for (int64_t at = 0; at < n * n_ranked; ++at) task.tokens[at] = layer().type_of(task.tokens[at]);
-}
-
-// The logarithm of the models' mean probability of an output.
-float Chooser::log_prob(const std::vector<const float *> &of_models, int64_t output) const {
-  const int64_t n = layer().n_outputs();
-  double probability = 0;
-  for (const float *own : of_models) {
-    const float largest = *std::max_element(own, own + n);
-    double sum = 0;
-    for (int64_t at = 0; at < n; ++at) sum += std::exp(own[at] - largest);
-    probability += std::exp(double(own[output]) - largest) / sum;
-  }
-  return float(std::log(probability / double(of_models.size())));
-}
-
-float Chooser::asked_score(const std::vector<const float *> &of_models, int64_t state,
-                           const Limits &limits, int64_t token) const {
-  const int64_t output = layer().output_of(token);
-  const auto is_in = [&](const std::vector<int64_t> &tokens) {
-    return std::find(tokens.begin(), tokens.end(), token) != tokens.end();
-  };
-  const EndLimits &ends = limits.ends;
-  if (token == rules.eos ? ends.may_not_end(state) : ends.has_to_end(state)) return IMPOSSIBLE;
-  if (output < 0 || is_in(rules.never) || is_in(limits.forbidden[state])) return IMPOSSIBLE;
-  const float score = log_prob(of_models, output);
-  return token == rules.unk ? score - rules.unk_penalty : score;
 }
 
 }  // namespace fastdec

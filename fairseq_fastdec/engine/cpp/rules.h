@@ -73,9 +73,6 @@ struct Limits {
 // best extensions of their beam.
 constexpr int64_t MOST_AT_ONCE = 16;
 
-// One thread scans fewer scores than this.
-constexpr int64_t FEW_SCORES = 100'000;
-
 // The predictions of the models at n states.
 struct Answers {
   std::vector<int64_t> tokens;  // [n], the best tokens
@@ -120,7 +117,7 @@ class Chooser {
               Extensions &extensions);
 
   // The output layer, which has the same outputs in all models.
-  const OutputLayer &layer() const { return outputs.of_model(0); }
+  const OutputLayer &layer() const { return outputs.of_models()[0]; }
   // Log-probabilities [n, n_outputs] at the states of the last step from `first` on; -infinity: not
   // possible. The next call overwrites them.
   const float *log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits);
@@ -128,30 +125,27 @@ class Chooser {
  private:
   // The inputs of a model's output layer at the states from `first` on.
   const float *states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n);
-  // Each model's logits [n, n_outputs] at these states, divided by the temperature.
-  std::vector<const float *> logits_of(Decoder &decoder, int64_t first, int64_t n);
+  // Computes each model's logits [n, n_outputs] at these states, divided by the temperature.
+  std::vector<Product> logits_of(Decoder &decoder, int64_t first, int64_t n);
   // Ranks the n_ranked best tokens of the n states of the last step: `scores` and `tokens` are
   // [n, n_ranked], best first; a score of -infinity stands for a missing token.
-  //   answers: the scores of answers.asked are also computed; null: none
+  //   asked, asked_scores: [n], see Choice
   //   beams: tokens that are not among the n_best extensions of these beams may be missing
-  void rank(Decoder &decoder, int64_t n, const Limits &limits, Answers *answers,
-            const BeamRows *beams = nullptr);
-  void rank_at_once(Decoder &decoder, int64_t n, const Limits &limits, Answers *answers);
-  void rank_from_logits(Decoder &decoder, int64_t first, int64_t n, const Limits &limits,
-                        Answers *answers, const BeamRows *beams);
+  void rank(Decoder &decoder, int64_t n, const Limits &limits, const int64_t *asked,
+            float *asked_scores, const BeamRows *beams = nullptr);
+  // Sets the rules, limits and results of a choice for n states from `first` on.
+  void prepare(Choice &choice, int64_t first, int64_t n, const Limits &limits,
+               const int64_t *asked, float *asked_scores);
   // Merges the tokens of a beam's rows into its best extensions.
   void merge(const BeamRows &beams, int64_t beam, Extensions &extensions) const;
   // Applies the rules and limits of a state to log-probabilities.
   void restrict(int64_t state, const Limits &limits, float *log_probs) const;
-  float log_prob(const std::vector<const float *> &logits, int64_t output) const;
-  float asked_score(const std::vector<const float *> &logits, int64_t state, const Limits &limits,
-                    int64_t token) const;
 
   const Rules &rules;
   const OutputLayers &outputs;
   int64_t n_best, n_ranked = 0;
   Buffer<float> states, scratch, logits, scores, forced_scores;
-  Buffer<int64_t> forbidden, only, tokens;
+  Buffer<int64_t> forbidden, tokens;
   std::vector<int64_t> beam_of_row;
 };
 

@@ -201,22 +201,33 @@ void test_attention(int64_t dim, int64_t n_keys, int64_t n_queries, bool in_tree
 }
 
 // The rules of a choice: two tokens are never possible or not everywhere, one has a penalty, and the
-// last state has to end.
+// last state has to end. At each state, the score of a token is asked for.
 constexpr int64_t NEVER = 1, EOS = 2, PENALIZED = 3, N_STATES = 4;
+constexpr int64_t ASKED[N_STATES] = {PENALIZED, EOS, 7, EOS};
 constexpr uint8_t NO_END[N_STATES] = {0, 1, 0, 0}, ONLY_END[N_STATES] = {0, 0, 0, 1};
 constexpr float PENALTY = 0.5f;
 
-template <typename Choice>
-void restrict(Choice &task) {
+// The results of a choice.
+struct Chosen {
+  std::vector<float> scores, asked_scores = std::vector<float>(N_STATES);
+  std::vector<int64_t> tokens;
+};
+
+// Sets the rules of a choice, and where its results go.
+void prepare(Choice &task, int64_t n_types, int64_t n_best, Chosen &to) {
+  to.scores.resize(N_STATES * n_best), to.tokens.resize(N_STATES * n_best);
+  task.n = N_STATES, task.outputs = n_types, task.n_best = n_best, task.n_threads = 1;
   task.never = &NEVER, task.n_never = 1, task.eos = EOS;
   task.penalized = PENALIZED, task.penalty = PENALTY;
   task.no_end = NO_END, task.only_end = ONLY_END;
+  task.scores = to.scores.data(), task.tokens = to.tokens.data();
+  task.asked = ASKED, task.asked_scores = to.asked_scores.data();
 }
 
 // Checks a choice against a sort of the tokens' mean probabilities.
 //   logits: of each model, [N_STATES, n_types]
 void check_choice(const std::vector<std::vector<float>> &logits, int64_t n_types, int64_t n_best,
-                  const float *scores, const int64_t *tokens, const char *what) {
+                  const Chosen &chosen, const char *what) {
   for (int64_t state = 0; state < N_STATES; ++state) {
     std::vector<double> probabilities(n_types, 0);
     for (const std::vector<float> &of_model : logits) {
@@ -227,20 +238,27 @@ void check_choice(const std::vector<std::vector<float>> &logits, int64_t n_types
         probabilities[token] += std::exp(double(own[token])) / sum / double(logits.size());
     }
     std::vector<std::pair<double, int64_t>> expected;
+    double asked = -INFINITY;
     for (int64_t token = 0; token < n_types; ++token) {
       const bool is_possible = token != NEVER && !(token == EOS && NO_END[state]);
-      if (is_possible && (token == EOS || !ONLY_END[state]))
-        expected.push_back(
-            {std::log(probabilities[token]) - (token == PENALIZED ? PENALTY : 0), token});
+      if (!is_possible || (token != EOS && ONLY_END[state])) continue;
+      const double score = std::log(probabilities[token]) - (token == PENALIZED ? PENALTY : 0);
+      expected.push_back({score, token});
+      if (token == ASKED[state]) asked = score;
     }
+    const float asked_score = chosen.asked_scores[state];
+    if (asked > -INFINITY)
+      check_close(asked_score, asked, 1e-5, what);
+    else
+      check_close(asked_score == -INFINITY, true, 0, what);
     std::sort(expected.rbegin(), expected.rend());
     for (int64_t rank = 0; rank < n_best; ++rank) {
       const int64_t at = state * n_best + rank;
       if (rank < int64_t(expected.size())) {
-        check_close(scores[at], expected[rank].first, 1e-5, what);
-        check_close(double(tokens[at]), double(expected[rank].second), 0, what);
+        check_close(chosen.scores[at], expected[rank].first, 1e-5, what);
+        check_close(double(chosen.tokens[at]), double(expected[rank].second), 0, what);
       } else {
-        check_close(scores[at] == -INFINITY, true, 0, what);
+        check_close(chosen.scores[at] == -INFINITY, true, 0, what);
       }
     }
   }
@@ -251,15 +269,12 @@ void test_best_tokens(int64_t n_types, int64_t n_best, int64_t n_threads) {
   const int64_t inputs = 5, n_blocks = n_blocks_of(n_types);
   const auto weight = random_floats(n_blocks * inputs * BLOCK), bias = random_floats(n_blocks * BLOCK);
   const auto x = random_floats(N_STATES * inputs);
-  std::vector<float> scores(N_STATES * n_best);
-  std::vector<int64_t> tokens(N_STATES * n_best);
+  Chosen chosen;
   BestTokens task = {};
+  prepare(task, n_types, n_best, chosen);
   task.linear.format = &FP32, task.linear.weight = weight.data(), task.linear.bias = bias.data();
   task.linear.inputs = inputs, task.linear.outputs = n_types;
-  task.n = N_STATES, task.n_best = n_best, task.n_threads = n_threads, task.normalize = 1;
-  task.temperature = 1, task.x = x.data();
-  restrict(task);
-  task.scores = scores.data(), task.tokens = tokens.data();
+  task.n_threads = n_threads, task.normalize = 1, task.temperature = 1, task.x = x.data();
   std::vector<float> scratch(best_tokens_scratch_size(task)), logits(N_STATES * n_types);
   task.scratch = scratch.data();
   const MultiplyFp32 multiply = [](const Linear &linear, const float *x, float *y, int64_t n,
@@ -271,28 +286,29 @@ void test_best_tokens(int64_t n_types, int64_t n_best, int64_t n_threads) {
     threads.emplace_back([&, number] { best_tokens<Vec>(multiply, task, {number, n_threads}); });
   for (std::thread &thread : threads) thread.join();
   multiply(task.linear, x.data(), logits.data(), N_STATES, {0, 1}, Epilogue::STORE);
-  check_choice({logits}, n_types, n_best, scores.data(), tokens.data(), "best_tokens");
+  check_choice({logits}, n_types, n_best, chosen, "best_tokens");
 }
 
 template <typename Vec>
 void test_top_k(int64_t n_types, int64_t n_best, int64_t n_members) {
   std::vector<std::vector<float>> logits;
-  std::vector<const float *> of_members;
-  for (int64_t member = 0; member < n_members; ++member) {
+  for (int64_t member = 0; member < n_members; ++member)
     logits.push_back(random_floats(N_STATES * n_types, -5, 5));
-    of_members.push_back(logits.back().data());
-  }
-  std::vector<float> scores(N_STATES * n_best);
-  std::vector<int64_t> tokens(N_STATES * n_best);
+  Chosen chosen;
   TopK task = {};
-  task.n_rows = N_STATES, task.n_types = n_types, task.n_best = n_best, task.n_threads = 1;
-  restrict(task);
-  task.logits = of_members.data(), task.n_members = n_members;
-  task.scores = scores.data(), task.tokens = tokens.data();
-  std::vector<char> scratch(top_k_scratch_size(task));
-  task.scratch = scratch.data();
-  top_k<Vec>(task, {0, 1});
-  check_choice(logits, n_types, n_best, scores.data(), tokens.data(), "top_k");
+  prepare(task, n_types, n_best, chosen);
+  task.n_members = n_members;
+  const auto rank = [&] {
+    std::vector<std::vector<float>> changed = logits;
+    std::vector<Product> products(n_members);
+    for (int64_t member = 0; member < n_members; ++member)
+      products[member].y = changed[member].data();
+    std::vector<float> scratch(top_k_scratch_size(task));
+    task.products = products.data(), task.scratch = scratch.data();
+    top_k<Vec>(task, {0, 1});
+  };
+  rank();
+  check_choice(logits, n_types, n_best, chosen, "top_k");
 
   // Beams of two rows: tokens may be missing, but not the best ones of a beam.
   const std::vector<int64_t> beams = {0, 0, 1, 1};
@@ -301,16 +317,14 @@ void test_top_k(int64_t n_types, int64_t n_best, int64_t n_members) {
   const auto best_of = [&](int64_t beam) {
     std::vector<float> totals;
     for (int64_t at = beam * 2 * n_best; at < (beam + 1) * 2 * n_best; ++at)
-      totals.push_back(scores[at] + before[at / n_best]);
+      totals.push_back(chosen.scores[at] + before[at / n_best]);
     std::sort(totals.rbegin(), totals.rend());
     totals.resize(n_of_beam);
     return totals;
   };
   const std::vector<float> all[] = {best_of(0), best_of(1)};
   task.beams = beams.data(), task.n_of_beam = n_of_beam, task.totals = before.data();
-  scratch.resize(top_k_scratch_size(task));
-  task.scratch = scratch.data();
-  top_k<Vec>(task, {0, 1});
+  rank();
   for (int64_t beam : {0, 1}) check_close(best_of(beam) == all[beam], true, 0, "beams of top_k");
 }
 

@@ -48,15 +48,8 @@ inline void assert_fits(const Step &step) {
 
 inline void assert_fits(const Draft &draft) { assert_inputs(draft.step, draft.step.sources); }
 
-inline void assert_fits(const BestTokens &task) {
-  assert(is_within(task.eos, task.linear.outputs) && task.penalized < task.linear.outputs);
-}
-
-inline void assert_fits(const TopK &task) {
-  assert(task.penalized < task.n_types);
-  assert(!task.only_end || is_within(task.eos, task.n_types));
-  for (int64_t row = 0; task.only && row < task.n_rows; ++row)
-    assert(is_within(task.only[row] + 1, task.n_types + 1));
+inline void assert_fits(const Choice &task) {
+  assert(is_within(task.eos, task.outputs) && task.penalized < task.outputs);
 }
 
 inline void assert_fits(const Move &move) {

@@ -1,14 +1,12 @@
-// Chooses the best next tokens of each of n states: output layer, softmax, options and choice in one
+// Chooses the best next tokens of each of n states: output layer, softmax, rules and choice in one
 // pass. Logits are only stored for one chunk of outputs at a time.
 
 #pragma once
 
 #include <algorithm>
-#include <cfloat>
-#include <cmath>
 
 #include "assertions.h"
-#include "best_candidates.h"
+#include "choice.h"
 #include "linear.h"
 
 namespace fastdec {
@@ -17,13 +15,9 @@ namespace {
 // The number of outputs that are computed and scanned together; their logits stay in the L1 cache.
 constexpr int64_t CHUNK_OUTPUTS = 8 * BLOCK;
 
-// Converts a row's logits to log-probabilities: x - largest - log_sum. `largest` is NaN for rows in
-// which no token has a probability.
-struct Normalizer {
-  float largest = 0, log_sum = 0;
-
-  float log_prob(float logit) const { return logit - largest - log_sum; }
-};
+INLINE int64_t chunks_of(const BestTokens &task) {
+  return (task.outputs + CHUNK_OUTPUTS - 1) / CHUNK_OUTPUTS;
+}
 
 // How many of a state's candidates a thread keeps, and the least logit of a further one.
 struct Kept {
@@ -33,15 +27,19 @@ struct Kept {
 
 // The scratch memory of a choice.
 struct ChoiceMemory {
-  int64_t n_chunks;   // rounded up to a multiple of all vector widths
   float *quantized;   // [quantized_size(n, inputs)]
-  float *largest;     // [n, n_chunks], the largest logit of each chunk; -infinity after the last
-  float *sums;        // [n, n_chunks], the sum of exp(logit - largest) of each chunk
+  float *largest;     // [n, padded(chunks_of(task))], see StateChunks
+  float *sums;        // [n, padded(chunks_of(task))]
   float *end_logits;  // [n]
   int32_t *asked;     // [n], the outputs of task.asked, or -1
   Kept *n_kept;       // [n_threads, n]
   Candidate *kept;    // [n_threads, n, capacity(n_best)]
   float *logits;      // [n_threads, n, CHUNK_OUTPUTS]
+
+  StateChunks chunks_at(const BestTokens &task, int64_t state) const {
+    const int64_t n_chunks = padded(chunks_of(task)), at = state * n_chunks;
+    return {n_chunks, largest + at, sums + at};
+  }
 
   // The candidates of a state that a thread has found so far.
   BestCandidates best_of(const BestTokens &task, int64_t thread, int64_t state) const {
@@ -51,15 +49,9 @@ struct ChoiceMemory {
   }
 };
 
-INLINE int64_t chunks_of(const Linear &linear) {
-  return (linear.outputs + CHUNK_OUTPUTS - 1) / CHUNK_OUTPUTS;
-}
-
 // Lays out the memory from `from` on; returns its end.
 INLINE float *lay_out(const BestTokens &task, float *from, ChoiceMemory *memory) {
-  constexpr int64_t MOST = width<Vec16>();
-  const int64_t n = task.n, n_chunks = (chunks_of(task.linear) + MOST - 1) / MOST * MOST;
-  memory->n_chunks = n_chunks;
+  const int64_t n = task.n, n_chunks = padded(chunks_of(task));
   const auto take = [&](int64_t size) {
     float *const start = from;
     from += size;
@@ -97,62 +89,6 @@ INLINE Linear chunk_of(const Linear &linear, int64_t chunk) {
   return part;
 }
 
-template <typename Vec>
-INLINE float largest_of(const float *x, int64_t n) {
-  Vec most = Vec{} - INFINITY;
-  for (int64_t i = 0; i < n; i += width<Vec>()) {
-    const Vec some = load_first<Vec>(x + i, n - i);
-    most = some > most ? some : most;
-  }
-  return reduce_max(most);
-}
-
-template <typename Vec>
-INLINE bool are_numbers(const float *x, int64_t n) {
-  Vec unknown = {};
-  for (int64_t i = 0; i < n; i += width<Vec>())
-    unknown = mark_unknown(load_first<Vec>(x + i, n - i), unknown);
-  return !any_is_marked(unknown);
-}
-
-// The sum of exp(x - largest).
-template <typename Vec>
-INLINE float sum_of_powers(const float *x, int64_t n, float largest) {
-  Vec powers = {};
-  for (int64_t i = 0; i < n; i += width<Vec>()) {
-    const Vec some = load_first<Vec>(x + i, n - i);
-    const Vec power = exponential(some - largest);
-    powers += some > -INFINITY ? power : Vec{};
-  }
-  return reduce_add(powers);
-}
-
-// The output of a type, or -1.
-INLINE int64_t output_of(const BestTokens &task, int64_t type) {
-  const int64_t outputs = task.linear.outputs;
-  if (!task.types) return is_within(type, outputs) ? type : -1;
-  const int64_t *place = std::lower_bound(task.types, task.types + outputs, type);
-  return place < task.types + outputs && *place == type ? place - task.types : -1;
-}
-
-// Applies the rules to the logits [count] of the outputs from `first` on: forbidden outputs and the
-// penalty of unknown words. Returns whether a logit has changed.
-INLINE bool apply_options(const BestTokens &task, int64_t state, int64_t first, int64_t count,
-                          float *logits) {
-  bool has_changed = false;
-  const auto change = [&](int64_t output, float penalty) {
-    if (output < first || output >= first + count) return;
-    logits[output - first] -= penalty;
-    has_changed = true;
-  };
-  for (int64_t i = 0; i < task.n_never; ++i) change(task.never[i], INFINITY);
-  if (task.penalized >= 0) change(task.penalized, task.penalty);
-  if (task.no_end && task.no_end[state]) change(task.eos, INFINITY);
-  for (int64_t i = 0; i < task.n_forbidden; ++i)
-    change(output_of(task, task.forbidden[state * task.n_forbidden + i]), INFINITY);
-  return has_changed;
-}
-
 // Scans a state's logits [count] of one chunk.
 template <typename Vec>
 INLINE void look_through(const BestTokens &task, const ChoiceMemory &memory, int64_t thread,
@@ -161,15 +97,15 @@ INLINE void look_through(const BestTokens &task, const ChoiceMemory &memory, int
   if (task.temperature != 1)
     for (int64_t i = 0; i < count; ++i) logits[i] /= task.temperature;
   float largest = largest_of<Vec>(logits, count);
-  if (task.normalize) {
-    const int64_t at = state * memory.n_chunks + chunk;
-    const bool is_known = are_numbers<Vec>(logits, count);
-    memory.largest[at] = is_known ? largest : NAN;
-    memory.sums[at] =
-        is_known && largest > -INFINITY ? sum_of_powers<Vec>(logits, count, largest) : 0;
-  }
+  if (task.normalize) take_chunk<Vec>(memory.chunks_at(task, state), chunk, logits, count, largest);
+  bool has_changed = false;
+  apply_rules(task, state, [&](int64_t output, float penalty) {
+    if (!is_within(output - first, count)) return;
+    logits[output - first] -= penalty;
+    has_changed = true;
+  });
+  if (has_changed) largest = largest_of<Vec>(logits, count);
   if (is_within(task.eos - first, count)) memory.end_logits[state] = logits[task.eos - first];
-  if (apply_options(task, state, first, count, logits)) largest = largest_of<Vec>(logits, count);
   if (task.asked && is_within(memory.asked[state] - first, count))
     task.asked_scores[state] = logits[memory.asked[state] - first];
   Kept &so_far = memory.n_kept[thread * task.n + state];
@@ -177,26 +113,6 @@ INLINE void look_through(const BestTokens &task, const ChoiceMemory &memory, int
   BestCandidates best = memory.best_of(task, thread, state);
   add_outputs<Vec>(logits, first, count, best);
   so_far = {int32_t(best.n_kept), best.least};
-}
-
-// The normaliser of a state, from its chunks.
-template <typename Vec>
-INLINE Normalizer normalizer_of_chunks(const ChoiceMemory &memory, int64_t state) {
-  const float *chunks = memory.largest + state * memory.n_chunks;
-  const float *sums = memory.sums + state * memory.n_chunks;
-  Vec most = Vec{} - INFINITY;
-  Vec unknown = {};
-  for (int64_t i = 0; i < memory.n_chunks; i += width<Vec>()) {
-    const Vec some = load<Vec>(chunks + i);
-    most = some > most ? some : most;
-    unknown = mark_unknown(some, unknown);
-  }
-  const float largest = reduce_max(most);
-  if (any_is_marked(unknown) || largest == -INFINITY) return {NAN, 0};
-  Vec total = {};
-  for (int64_t i = 0; i < memory.n_chunks; i += width<Vec>())
-    total += load<Vec>(sums + i) * exponential(load<Vec>(chunks + i) - largest);
-  return {largest, std::log(reduce_add(total))};
 }
 
 // The best candidates over all threads.
@@ -207,43 +123,22 @@ INLINE BestCandidates best_of_threads(const BestTokens &task, const ChoiceMemory
     const BestCandidates other = memory.best_of(task, thread, state);
     for (int64_t i = 0; i < other.n_kept; ++i) best.add(other.kept[i]);
   }
-  best.finish();
   return best;
 }
-
-// A finite score, even for NaN, for a sentence that has to end.
-INLINE float score_of_end(float score) { return score > -FLT_MAX ? score : -FLT_MAX; }
 
 template <typename Vec>
 INLINE void write_choice(const BestTokens &task, const ChoiceMemory &memory, int64_t state,
                          int64_t n_threads) {
   BestCandidates best = best_of_threads(task, memory, state, n_threads);
   Normalizer normalizer;
-  if (task.normalize) normalizer = normalizer_of_chunks<Vec>(memory, state);
-  const bool has_to_end = task.only_end && task.only_end[state];
-  if (has_to_end) {
-    const bool is_possible = !(task.no_end && task.no_end[state]);
-    const float score = is_possible ? normalizer.log_prob(memory.end_logits[state]) : -INFINITY;
-    best.kept[0] = {score_of_end(score), int32_t(task.eos)}, best.n_kept = 1;
-  } else {
-    for (int64_t i = 0; i < best.n_kept; ++i)
-      best.kept[i].score = normalizer.log_prob(best.kept[i].score);
-    // Without a normaliser, no token has a probability.
-    if (best.n_kept && std::isnan(best.kept[0].score)) best.n_kept = 0;
-  }
-  float *const scores = task.scores + state * task.n_best;
-  int64_t *const tokens = task.tokens + state * task.n_best;
-  best.write(scores, tokens);
-  for (int64_t i = 0; task.types && i < task.n_best; ++i) tokens[i] = task.types[tokens[i]];
-  if (!task.asked) return;
-  float &asked = task.asked_scores[state];
-  const int64_t output = memory.asked[state];
-  if (has_to_end && output == task.eos)
-    asked = scores[0];
-  else if (has_to_end || output < 0 || !(normalizer.log_prob(asked) > -INFINITY))
-    asked = -INFINITY;
-  else
-    asked = normalizer.log_prob(asked);
+  if (task.normalize) normalizer = normalizer_of<Vec>(memory.chunks_at(task, state));
+  for (int64_t i = 0; i < best.n_kept; ++i)
+    best.kept[i].score = normalizer.log_prob(best.kept[i].score);
+  // Without a normaliser, no token has a probability.
+  if (best.n_kept && std::isnan(best.kept[0].score)) best.n_kept = 0;
+  write(task, state, best, normalizer.log_prob(memory.end_logits[state]));
+  if (task.asked)
+    write_asked(task, state, memory.asked[state], normalizer.log_prob(task.asked_scores[state]));
 }
 
 template <typename Vec>
@@ -252,15 +147,12 @@ INLINE void best_tokens(MultiplyFp32 multiply_fp32, const BestTokens &task,
   ChoiceMemory memory;
   lay_out(task, task.scratch, &memory);
   const Linear &linear = task.linear;
-  const int64_t n = task.n, n_chunks = chunks_of(linear);
+  const int64_t n = task.n, n_chunks = chunks_of(task);
   for (int64_t state = slice.number; state < n; state += slice.count) {
     if (task.asked) memory.asked[state] = output_of(task, task.asked[state]);
     if (linear.rounds_inputs())
       quantize(linear, task.x + state * linear.inputs, memory.quantized, state, n);
-    for (int64_t chunk = n_chunks; chunk < memory.n_chunks; ++chunk) {
-      memory.largest[state * memory.n_chunks + chunk] = -INFINITY;
-      memory.sums[state * memory.n_chunks + chunk] = 0;
-    }
+    memory.chunks_at(task, state).clear(n_chunks);
   }
   std::fill_n(memory.n_kept + slice.number * n, n, Kept{0, -INFINITY});
   wait_at(task.barrier, slice);

@@ -180,8 +180,9 @@ void run(Heads &task, Buffer<float> &scratch) {
 
 void run(TopK &task, Buffer<float> &scratch) {
   assert_fits(task);
-  task.scratch = scratch.reserve(top_k_scratch_size(task) / int64_t(sizeof(float)));
-  in_threads<TopK, top_k>(&task);
+  task.scratch = scratch.reserve(top_k_scratch_size(task));
+  const int64_t n_scores = task.n * task.outputs * task.n_members;
+  in_threads<TopK, top_k>(&task, n_scores < FEW_SCORES ? 1 : task.n_threads);
 }
 
 void run(Draft &task, Buffer<float> &scratch) {
@@ -228,11 +229,9 @@ void run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
       task.product[member].n = begins.back();
       run(task.product[member], of_product, task.temperature);
     }
-    best.n_rows = begins.back();
+    best.n = begins.back();
     take_flags(task, level, begins);
     run(best, of_choice);
-    for (int64_t at = 0; task.types && at < best.n_rows * best.n_best; ++at)
-      best.tokens[at] = task.types[best.tokens[at]];
     for (size_t row = 0; row < rows.size(); ++row) {
       const int64_t at = begins[row] * best.n_best;
       rows[row].add_children(best.scores + at, best.tokens + at, level + 1, best.n_best);

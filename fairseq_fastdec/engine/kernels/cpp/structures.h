@@ -157,28 +157,35 @@ struct Product {
   float *scratch;  // [quantized_size(n, inputs)]; null for fp32 weights
 };
 
-// The best next tokens of each of n states, from the output layer.
-struct BestTokens {
-  Linear linear;
+// A choice of the best next tokens of each of n states: its rules and results. Tokens are types;
+// `never`, `eos` and `penalized` are the indices of outputs.
+struct Choice {
   int64_t n, n_best, n_threads;
-  int64_t normalize;      // scores are log-probabilities, otherwise logits
-  const int64_t *never;   // [n_never], outputs that are not possible
-  int64_t n_never, eos;   // eos: the index of an output
-  int64_t penalized;      // the output whose logit is reduced by the penalty, or -1
+  int64_t outputs;
+  const int64_t *types;      // [outputs], the types of the outputs; null: their indices
+  const int64_t *never;      // [n_never], outputs that are not possible
+  int64_t n_never, eos;
+  int64_t penalized;         // the output whose logit is reduced by the penalty, or -1
   float penalty;
-  float temperature;      // the divisor of the logits
-  const float *x;         // [n, inputs]
-  const uint8_t *no_end;    // [n], whether EOS is not possible; null: it is possible everywhere
-  const uint8_t *only_end;  // [n], whether only EOS is possible; null: nowhere
+  const uint8_t *no_end;     // [n], whether EOS is not possible; null: it is possible everywhere
+  // [n], whether only EOS is possible, even with probability 0 or NaN; null: nowhere.
+  const uint8_t *only_end;
   const int64_t *forbidden;  // [n, n_forbidden], types that are not possible
   int64_t n_forbidden;
-  const int64_t *types;     // [outputs], the types of the outputs; null: their indices
-  float *scratch;           // [best_tokens_scratch_size]
   float *scores;    // [n, n_best], best first; -infinity: no more candidates
   int64_t *tokens;  // [n, n_best]
   // Optionally, the scores of given tokens.
   const int64_t *asked;  // [n], a type, or -1 for none; null: none at all
   float *asked_scores;   // [n]; -infinity if the token is not possible
+  float *scratch;        // [best_tokens_scratch_size] or [top_k_scratch_size]
+};
+
+// A choice from the output layer of one model.
+struct BestTokens : Choice {
+  Linear linear;
+  int64_t normalize;  // scores are log-probabilities, otherwise logits
+  float temperature;  // the divisor of the logits
+  const float *x;     // [n, inputs]
   mutable Barrier barrier;
 };
 
@@ -216,35 +223,21 @@ struct DraftChains {
   // probability of the chains is at least this. 0: no limit, and `best` need not normalise.
   float confidence;
   const int64_t *next_tokens;        // [n_rows], the token before each chain
-  const uint8_t *no_end, *only_end;  // [n_steps, n_rows], see BestTokens
+  const uint8_t *no_end, *only_end;  // [n_steps, n_rows], see Choice
   int64_t *proposals;                // [n_rows, n_steps]
   int64_t *lengths;                  // [n_rows], the proposals of each row that are used
   float *path_scores;                // [n_rows], scratch: the log-probabilities of the chains
 };
 
-// The best tokens of each row, by the mean of several models' probabilities.
-struct TopK {
-  int64_t n_rows, n_types, n_best, n_threads;
-  const int64_t *never;  // [n_never], tokens that are not possible
-  int64_t n_never, eos;
-  int64_t penalized;  // the token whose score is reduced by the penalty, or -1
-  float penalty;
-  const float *const *logits;  // [n_members], of [n_rows, n_types]
+// A choice by the mean of several models' probabilities.
+struct TopK : Choice {
+  const Product *products;  // [n_members], done; the rules are applied to their y
   int64_t n_members;
-  const int64_t *only;    // [n_rows], the only possible token, or -1 for any; null: any
-  const uint8_t *no_end;  // [n_rows], whether EOS is not possible; null: it is possible everywhere
-  // [n_rows], whether only EOS is possible, even with probability 0 or NaN; null: nowhere.
-  const uint8_t *only_end;
-  const int64_t *forbidden;  // [n_rows, n_forbidden], tokens that are not possible
-  int64_t n_forbidden;
-  // [n_rows], the beam of each row, ascending; null: each row is a beam. Tokens that are not among
+  // [n], the beam of each state, ascending; null: each state is a beam. Tokens that are not among
   // the n_of_beam best extensions of their beam may be missing.
   const int64_t *beams;
   int64_t n_of_beam;
-  const float *totals;  // [n_rows], with `beams`: the scores of the rows so far
-  void *scratch;        // [top_k_scratch_size] bytes
-  float *scores;        // [n_rows, n_best], best first; -infinity: no more candidates
-  int64_t *tokens;      // [n_rows, n_best]
+  const float *totals;  // [n], with `beams`: the scores of the states' outputs so far
 };
 
 // Trees of the most probable paths, from the best tokens of parallel heads.
@@ -264,11 +257,10 @@ struct DraftTrees {
   Draft *draft;      // [n_members], with up to `width` states per row
   Product *product;  // [n_members], the output layers; y has room for the logits of all states
   TopK *best;        // the choice of the n_proposals best tokens of each state
-  const int64_t *types;  // [outputs], the types of the outputs; null: their indices
   int64_t n_members, n_levels, n_proposals, width, eos;
   float temperature;                 // the divisor of the logits
   float confidence;                  // paths that are less probable are not extended
-  const uint8_t *no_end, *only_end;  // [n_levels, n_rows] or null; see TopK
+  const uint8_t *no_end, *only_end;  // [n_levels, n_rows] or null; see Choice
   uint8_t *flags;                    // [2, n_rows * width], scratch: these flags by state
   float *states;                     // [n_rows * width, dim], scratch
   const int64_t *roots;              // [n_rows]

@@ -1,169 +1,176 @@
-// Ranks the tokens of each row by the mean of several models' probabilities.
+// Ranks the tokens of each state by the mean of several models' probabilities.
 
 #pragma once
 
 #include <algorithm>
-#include <cfloat>
 #include <cmath>
 #include <functional>
 
-#include "best_tokens.h"
-#include "simd.h"
-#include "threads.h"
+#include "choice.h"
+#include "linear.h"
 
 namespace fastdec {
 namespace {
 
-// The number of logits that are skipped or scanned together.
-constexpr int64_t CHUNK_LOGITS = 64;
+// The number of outputs that are skipped or scanned together.
+constexpr int64_t CHUNK_LOGITS = 128;
 
 INLINE int64_t chunks_of(const TopK &task) {
-  return (task.n_types + CHUNK_LOGITS - 1) / CHUNK_LOGITS;
+  return (task.outputs + CHUNK_LOGITS - 1) / CHUNK_LOGITS;
 }
 
-// Also writes the largest logit of each chunk, so that chunks with small logits can be skipped.
-template <typename Vec>
-INLINE Normalizer normalizer_of(const float *x, int64_t n, float *chunk_maxima) {
-  float largest = -INFINITY;
-  bool is_known = true;
-  for (int64_t at = 0; at < n; at += CHUNK_LOGITS) {
-    const int64_t count = std::min(CHUNK_LOGITS, n - at);
-    *chunk_maxima = largest_of<Vec>(x + at, count);
-    largest = std::max(largest, *chunk_maxima++);
-    is_known &= are_numbers<Vec>(x + at, count);
-  }
-  if (!is_known || largest == -INFINITY) return {NAN, 0};
-  float sum = 0;
-  // Each chunk is summed separately, which is more precise for large vocabularies.
-  for (int64_t at = 0; at < n; at += CHUNK_LOGITS)
-    sum += sum_of_powers<Vec>(x + at, std::min(CHUNK_LOGITS, n - at), largest);
-  return {largest, std::log(sum)};
+INLINE int64_t size_of_chunk(const TopK &task, int64_t chunk) {
+  return std::min(CHUNK_LOGITS, task.outputs - chunk * CHUNK_LOGITS);
 }
 
-INLINE bool is_possible(const TopK &task, int64_t row, int64_t token) {
-  if (token == task.eos && task.no_end && task.no_end[row]) return false;
-  for (int64_t i = 0; i < task.n_never; ++i)
-    if (token == task.never[i]) return false;
-  const int64_t *forbidden = task.forbidden + row * task.n_forbidden;
-  return std::find(forbidden, forbidden + task.n_forbidden, token) ==
-         forbidden + task.n_forbidden;
-}
-
-// A row of logits of one member, and its normaliser.
-struct RowOfMember {
-  const float *x;  // [n_types]
-  Normalizer normalizer;
-};
+// One thread scans fewer scores than this.
+constexpr int64_t FEW_SCORES = 100'000;
 
 // The scratch memory of a thread.
-struct OwnScratch {
-  Candidate *kept;       // [capacity(n_best)]
-  float *totals;         // [n_of_beam]
-  RowOfMember *members;  // [n_members]
-  float *chunk_maxima;   // [n_chunks], of a member
-  float *bounds;         // [n_chunks], no score in a chunk is greater
+struct RankMemory {
+  Candidate *kept;          // [capacity(n_best)]
+  float *totals;            // [n_of_beam]
+  Normalizer *normalizers;  // [n_members]
+  StateChunks chunks;       // of a member
+  float *possible;          // [chunks.n], the largest logit of each chunk after the rules
+  float *bounds;            // [chunks.n]; no score in a chunk is greater
 };
 
-// The logarithm of a token's mean probability, without penalty. For a token that cannot reach
-// `least`, only an upper bound is computed.
-INLINE float score_of(const TopK &task, const RowOfMember *members, int64_t token, float least) {
-  const int64_t n_members = task.n_members;
-  const auto log_prob = [&](int64_t member) {
-    return members[member].normalizer.log_prob(members[member].x[token]);
+// Lays out the memory from `from` on; returns its end.
+INLINE float *lay_out(const TopK &task, float *from, RankMemory *memory) {
+  const auto take = [&](int64_t size) {
+    float *const start = from;
+    from += size;
+    return start;
   };
-  float most = -INFINITY;
-  for (int64_t member = 0; member < n_members; ++member) most = std::max(most, log_prob(member));
-  if (n_members == 1 || !(most > -INFINITY && most >= least)) return most;
-  float sum = 0;
-  for (int64_t member = 0; member < n_members; ++member) sum += std::exp(log_prob(member) - most);
-  return most + (std::log(sum) - std::log(float(n_members)));
+  const int64_t n_chunks = padded(chunks_of(task));
+  memory->kept = reinterpret_cast<Candidate *>(take(2 * BestCandidates::capacity(task.n_best)));
+  memory->totals = take(task.n_of_beam);
+  memory->normalizers = reinterpret_cast<Normalizer *>(take(2 * task.n_members));
+  memory->chunks = {n_chunks, take(n_chunks), take(n_chunks)};
+  memory->possible = take(n_chunks);
+  memory->bounds = take(n_chunks);
+  return from;
 }
 
-INLINE void scan_types(const TopK &task, int64_t row, const OwnScratch &own,
-                       BestCandidates &best) {
-  for (int64_t at = 0; at < task.n_types; at += CHUNK_LOGITS) {
-    const float bound = own.bounds[at / CHUNK_LOGITS];
+// The number of floats of scratch memory for a choice.
+int64_t top_k_scratch_size(const TopK &task) {
+  return task.n_threads * floats_laid_out<RankMemory>(task);
+}
+
+// The logits [outputs] of a member at a state.
+INLINE float *logits_of(const TopK &task, int64_t member, int64_t state) {
+  return task.products[member].y + state * task.outputs;
+}
+
+// The logarithm of an output's mean probability.
+//   most: the greatest log-probability of a member
+INLINE float log_mean(const TopK &task, const RankMemory &own, int64_t state, int64_t output,
+                      float most) {
+  if (task.n_members == 1 || most == -INFINITY) return most;
+  float sum = 0;
+  for (int64_t member = 0; member < task.n_members; ++member) {
+    const float logit = logits_of(task, member, state)[output];
+    sum += std::exp(own.normalizers[member].log_prob(logit) - most);
+  }
+  return most + (std::log(sum) - std::log(float(task.n_members)));
+}
+
+// Writes the greatest log-probabilities [count] of the outputs from `first` on; there has to be room
+// for whole vectors.
+template <typename Vec>
+INLINE void put_greatest(const TopK &task, const RankMemory &own, int64_t state, int64_t first,
+                         int64_t count, float *to) {
+  for (int64_t i = 0; i < count; i += width<Vec>()) {
+    Vec most = Vec{} - INFINITY;
+    for (int64_t member = 0; member < task.n_members; ++member) {
+      const Normalizer &normalizer = own.normalizers[member];
+      const float *const x = logits_of(task, member, state) + first + i;
+      const Vec some = load_first<Vec>(x, count - i) - normalizer.largest - normalizer.log_sum;
+      most = some > most ? some : most;
+    }
+    store(most, to + i);
+  }
+}
+
+// Applies the rules to all members' logits at a state, and prepares their normalisers and bounds.
+// Returns false if one of them gives no token a probability.
+template <typename Vec>
+INLINE bool look_at_members(const TopK &task, const RankMemory &own, int64_t state) {
+  const int64_t n_chunks = chunks_of(task);
+  // The mean of probabilities is at most the greatest one.
+  std::fill_n(own.bounds, n_chunks, -INFINITY);
+  own.chunks.clear(n_chunks);
+  bool has_scores = true;
+  for (int64_t member = 0; member < task.n_members; ++member) {
+    float *const logits = logits_of(task, member, state);
+    const auto largest_in = [&](int64_t chunk) {
+      return largest_of<Vec>(logits + chunk * CHUNK_LOGITS, size_of_chunk(task, chunk));
+    };
+    for (int64_t chunk = 0; chunk < n_chunks; ++chunk) {
+      own.possible[chunk] = largest_in(chunk);
+      take_chunk<Vec>(own.chunks, chunk, logits + chunk * CHUNK_LOGITS,
+                      size_of_chunk(task, chunk), own.possible[chunk]);
+    }
+    apply_rules(task, state, [&](int64_t output, float penalty) {
+      if (output < 0) return;
+      logits[output] -= penalty;
+      own.possible[output / CHUNK_LOGITS] = largest_in(output / CHUNK_LOGITS);
+    });
+    const Normalizer normalizer = own.normalizers[member] = normalizer_of<Vec>(own.chunks);
+    has_scores &= !std::isnan(normalizer.largest);
+    for (int64_t chunk = 0; chunk < n_chunks; ++chunk)
+      own.bounds[chunk] = std::max(own.bounds[chunk], normalizer.log_prob(own.possible[chunk]));
+  }
+  return has_scores;
+}
+
+template <typename Vec>
+INLINE void scan_outputs(const TopK &task, const RankMemory &own, int64_t state,
+                         BestCandidates &best) {
+  float most[CHUNK_LOGITS];
+  for (int64_t chunk = 0; chunk < chunks_of(task); ++chunk) {
+    const float bound = own.bounds[chunk];
     if (!(bound > -INFINITY && bound >= best.least)) continue;
-    const int64_t end = std::min(at + CHUNK_LOGITS, task.n_types);
-    for (int64_t token = at; token < end; ++token) {
-      const float score = score_of(task, own.members, token, best.least);
-      if (score > -INFINITY && score >= best.least && token != task.penalized &&
-          is_possible(task, row, token))
-        best.add({score, int32_t(token)});
+    const int64_t first = chunk * CHUNK_LOGITS, count = size_of_chunk(task, chunk);
+    put_greatest<Vec>(task, own, state, first, count, most);
+    for (int64_t i = 0; i < count; ++i) {
+      if (!(most[i] > -INFINITY && most[i] >= best.least)) continue;
+      const float score = log_mean(task, own, state, first + i, most[i]);
+      if (score >= best.least) best.add({score, int32_t(first + i)});
     }
   }
 }
 
-// Prepares a row's logits of all members; false if one of them gives no token a probability.
+// Ranks the tokens of a state, and writes the score of the asked one.
 template <typename Vec>
-INLINE bool look_at_members(const TopK &task, int64_t row, const OwnScratch &own) {
-  const int64_t n_chunks = chunks_of(task);
-  // The mean of probabilities is at most the greatest one.
-  std::fill_n(own.bounds, n_chunks, -INFINITY);
-  for (int64_t member = 0; member < task.n_members; ++member) {
-    RowOfMember &found = own.members[member];
-    found.x = task.logits[member] + row * task.n_types;
-    found.normalizer = normalizer_of<Vec>(found.x, task.n_types, own.chunk_maxima);
-    if (std::isnan(found.normalizer.largest)) return false;
-    for (int64_t chunk = 0; chunk < n_chunks; ++chunk)
-      own.bounds[chunk] =
-          std::max(own.bounds[chunk], found.normalizer.log_prob(own.chunk_maxima[chunk]));
-  }
-  return true;
+INLINE void rank(const TopK &task, const RankMemory &own, int64_t state, BestCandidates &best) {
+  const bool has_scores = look_at_members<Vec>(task, own, state);
+  const auto score_of = [&](int64_t output) {
+    if (!has_scores || output < 0) return -INFINITY;
+    float most[width<Vec>()];
+    put_greatest<Vec>(task, own, state, output, 1, most);
+    return log_mean(task, own, state, output, most[0]);
+  };
+  if (has_scores && !has_to_end(task, state)) scan_outputs<Vec>(task, own, state, best);
+  write(task, state, best, score_of(task.eos));
+  if (!task.asked) return;
+  const int64_t output = output_of(task, task.asked[state]);
+  write_asked(task, state, output, score_of(output));
 }
 
-template <typename Vec>
-INLINE void rank_row(const TopK &task, int64_t row, const OwnScratch &own, BestCandidates &best) {
-  const bool has_scores = look_at_members<Vec>(task, row, own);
-  if (task.only_end && task.only_end[row]) {
-    const bool is_scored = has_scores && is_possible(task, row, task.eos);
-    const float score = is_scored ? score_of(task, own.members, task.eos, -INFINITY) : -INFINITY;
-    return best.add({score_of_end(score), int32_t(task.eos)});
-  }
-  if (!has_scores) return;
-  const int64_t only = task.only ? task.only[row] : -1;
-  const int64_t first = only < 0 ? task.penalized : only;
-  if (first >= 0 && first < task.n_types && is_possible(task, row, first)) {
-    const float penalty = first == task.penalized ? task.penalty : 0;
-    const float score = score_of(task, own.members, first, -INFINITY) - penalty;
-    if (score > -INFINITY) best.add({score, int32_t(first)});
-  }
-  if (only < 0) scan_types(task, row, own, best);
-}
-
-// The scratch memory of each thread, in bytes; a multiple of all alignments used here.
-INLINE int64_t bytes_of_thread(const TopK &task) {
-  static_assert(alignof(RowOfMember) <= sizeof(Candidate), "members follow candidates");
-  const int64_t kept = BestCandidates::capacity(task.n_best) * sizeof(Candidate);
-  const int64_t floats = (2 * chunks_of(task) + task.n_of_beam) * sizeof(float);
-  return (kept + task.n_members * sizeof(RowOfMember) + floats + 15) / 16 * 16;
-}
-
-int64_t top_k_scratch_size(const TopK &task) { return task.n_threads * bytes_of_thread(task); }
-
-INLINE OwnScratch own_scratch(const TopK &task, char *at) {
-  OwnScratch own;
-  own.kept = reinterpret_cast<Candidate *>(at);
-  own.members =
-      reinterpret_cast<RowOfMember *>(own.kept + BestCandidates::capacity(task.n_best));
-  own.chunk_maxima = reinterpret_cast<float *>(own.members + task.n_members);
-  own.bounds = own.chunk_maxima + chunks_of(task);
-  own.totals = own.bounds + chunks_of(task);
-  return own;
-}
-
-// The n best totals of a beam's rows so far, and what a further row has to reach.
+// The n best totals of a beam's states so far, and what a further state has to reach.
 struct BestTotals {
   float *heap;  // [n], the least one first
   int64_t n, n_kept = 0;
 
-  // A lower bound for the scores of a row with this total; it allows for rounding.
+  // A lower bound for the scores of a state with this total; it allows for rounding.
   float least_score(float before) const {
     if (n_kept < n) return -INFINITY;
     return heap[0] - before - 1e-6f * (std::abs(heap[0]) + std::abs(before));
   }
 
-  // Adds the tokens of a row with this total, best first.
+  // Adds the tokens of a state with this total, best first.
   void add(const BestCandidates &best, float before) {
     const std::greater<float> greater;
     for (int64_t i = 0; i < best.n_kept; ++i) {
@@ -178,24 +185,22 @@ struct BestTotals {
   }
 };
 
-// Threads share the rows.
+// Threads share the states.
 template <typename Vec>
 INLINE void top_k(const TopK &task, const ThreadSlice &slice) {
-  char *const scratch = static_cast<char *>(task.scratch);
-  const OwnScratch own = own_scratch(task, scratch + slice.number * bytes_of_thread(task));
+  RankMemory own;
+  lay_out(task, task.scratch + slice.number * floats_laid_out<RankMemory>(task), &own);
   BestTotals of_beam = {own.totals, task.n_of_beam};
   int64_t beam = -1;
-  for (int64_t row = slice.number; row < task.n_rows; row += slice.count) {
+  for (int64_t state = slice.number; state < task.n; state += slice.count) {
     BestCandidates best = {own.kept, task.n_best};
     if (task.beams) {
-      if (task.beams[row] != beam) of_beam.n_kept = 0;
-      beam = task.beams[row];
-      best.least = of_beam.least_score(task.totals[row]);
+      if (task.beams[state] != beam) of_beam.n_kept = 0;
+      beam = task.beams[state];
+      best.least = of_beam.least_score(task.totals[state]);
     }
-    rank_row<Vec>(task, row, own, best);
-    best.finish();
-    if (task.beams) of_beam.add(best, task.totals[row]);
-    best.write(task.scores + row * task.n_best, task.tokens + row * task.n_best);
+    rank<Vec>(task, own, state, best);
+    if (task.beams) of_beam.add(best, task.totals[state]);
   }
 }
 
