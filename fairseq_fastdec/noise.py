@@ -4,12 +4,13 @@ Relevant warnings and the log messages of fairseq's commands are kept.
 """
 
 import contextlib
-import gc
 import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
 
 # Third-party warnings, by message and module.
 KNOWN_WARNINGS = (
@@ -24,6 +25,9 @@ KNOWN_WARNINGS = (
     ("Support for mismatched key_padding_mask and attn_mask", r"torch\.nn\.functional"),
 )
 LEVELS_OF_FAIRSEQ = (logging.DEBUG, logging.INFO)
+
+# See at_end.
+_endings: list[weakref.finalize] = []
 
 
 def install() -> None:
@@ -60,6 +64,17 @@ def imports_unheard() -> Iterator[None]:
         root.handlers[:] = handlers
 
 
+def at_end(owner: Any, function: Callable[..., object], *arguments: Any) -> None:
+    """Call a function when its owner is deleted, or at the end of :func:`results_only`.
+
+    At the end of a command, many objects are in reference cycles with the frames of omegaconf's
+    errors. Collecting them would take five seconds if one is an iterator of torch whose workers
+    have not ended, as with ``--decoding fairseq``.
+    """
+    _endings[:] = [ending for ending in _endings if ending.alive]
+    _endings.append(weakref.finalize(owner, function, *arguments))
+
+
 @contextlib.contextmanager
 def results_only(level: int = logging.INFO) -> Iterator[None]:
     """Log warnings and this package's messages to standard error, but not fairseq's.
@@ -75,6 +90,7 @@ def results_only(level: int = logging.INFO) -> Iterator[None]:
         yield
         return
     handler, level_before = logging.StreamHandler(), root.level
+    earlier = set(_endings)
 
     def is_for_the_user(record: logging.LogRecord) -> bool:
         is_ours = record.name.startswith("fairseq_fastdec")
@@ -86,7 +102,8 @@ def results_only(level: int = logging.INFO) -> Iterator[None]:
     try:
         yield
     finally:
-        # Generators log their summary when they are deleted, and some are in reference cycles.
-        gc.collect()
+        for ending in _endings:
+            if ending not in earlier:
+                ending()
         root.setLevel(level_before)
         root.removeHandler(handler)

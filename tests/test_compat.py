@@ -1,10 +1,7 @@
 """Checkpoints load, and only safely; no batch is dropped."""
 
 import argparse
-import os
 import pickle
-import subprocess
-import sys
 
 import numpy
 import pytest
@@ -59,9 +56,8 @@ def test_other_code_of_the_process_may_load_any_pickle(tmp_path):
     torch.save(Malicious("true"), tmp_path / "own.pt")
     code = "import fairseq_fastdec, fairseq, sys, torch;torch.load(sys.argv[1], weights_only=False)"
     # Test processes may inherit the variable.
-    environment = {**os.environ, "TORCH_FORCE_WEIGHTS_ONLY_LOAD": ""}
-    command = [sys.executable, "-c", code, str(tmp_path / "own.pt")]
-    subprocess.run(command, env=environment, check=True)
+    done = after_import.run(code, tmp_path / "own.pt", TORCH_FORCE_WEIGHTS_ONLY_LOAD="")
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_malicious_checkpoint_would_have_run(tmp_path):

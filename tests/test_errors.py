@@ -45,11 +45,8 @@ def test_a_wrong_option_is_told_in_one_line(corpus, baseline, program):
 
 def test_our_own_generate_and_interactive_too(corpus, baseline):
     for name in ("generate", "interactive"):
-        ended = subprocess.run(
-            [sys.executable, "-m", "fairseq_fastdec", name, corpus, "--path", baseline, "--cpu"]
-            + ["--decoding", "greedy", "--beam", "3"],
-            env=ENVIRONMENT, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        )  # fmt: skip
+        given = (corpus, "--path", baseline, "--cpu", "--decoding", "greedy", "--beam", 3)
+        ended = after_import.run_ours(name, *given)
         last = ended.stderr.splitlines()[-1]
         assert last.startswith(f"python -m fairseq_fastdec {name}: --beam 3"), ended.stderr
         assert "Traceback" not in ended.stderr and ended.returncode == 2

@@ -1,19 +1,17 @@
 """Decoding commands of ours import less of fairseq, and everything is there when it is needed."""
 
-import subprocess
-import sys
-
 import pytest
 
 from fairseq_fastdec import lean_imports
+from tests.support import after_import
 from tests.support.command_line import generate, hypotheses, interactive
 
 HEAVY = ("sklearn", "scipy")
 AS_COMMAND = "import sys; sys.orig_argv = ['python', '-m', 'fairseq_fastdec', 'generate']\n"
 
 
-def run(code):
-    done = subprocess.run([sys.executable, "-c", AS_COMMAND + code], capture_output=True, text=True)
+def run(code, imported="torch"):
+    done = after_import.run(AS_COMMAND + code, imported=imported)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()
 
@@ -81,16 +79,13 @@ def test_commands_print_the_same(corpus, baseline, tmp_path, command):
     arguments = [corpus, "--path", baseline, "--cpu", "--decoding", "beam", "--beam", 2]
     if command == "generate":
         expected = generate(*arguments[:1], baseline, *arguments[3:])
-        given = {}
+        stdin = ""
     else:
         lines = ["a b c d", "j i"]
         expected = interactive(corpus, baseline, lines, tmp_path, *arguments[3:])
-        given = dict(input="\n".join(lines) + "\n")
+        stdin = "\n".join(lines) + "\n"
         arguments += ["-s", "en", "-t", "de"]
-    done = subprocess.run(
-        [sys.executable, "-m", "fairseq_fastdec", command, *map(str, arguments)],
-        capture_output=True, text=True, **given,
-    )  # fmt: skip
+    done = after_import.run_ours(command, *arguments, stdin=stdin)
     assert done.returncode == 0, done.stderr
 
     assert hypotheses(done.stdout) == hypotheses(expected)
@@ -102,11 +97,9 @@ def test_commands_print_the_same(corpus, baseline, tmp_path, command):
 
 def test_an_architecture_that_a_command_names(corpus, baseline):
     """fairseq-generate takes one for tasks of audio."""
-    done = subprocess.run(
-        [sys.executable, "-m", "fairseq_fastdec", "generate", corpus, "--path", baseline, "--cpu",
-         "--arch", "wav2vec2", "--beam", "1"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+    done = after_import.run_ours(
+        "generate", corpus, "--path", baseline, "--cpu", "--arch", "wav2vec2", "--beam", 1
+    )
     assert len(hypotheses(done.stdout)) == 29, done.stderr[-2000:]
 
 
@@ -121,7 +114,7 @@ for name in fairseq_fastdec.WITHOUT_FAIRSEQ:
         importlib.import_module(f"{module.__name__}.{found.name}")
 print([name for name in ("torch", "fairseq", "fairseq_fastdec.plugin") if name in sys.modules])
 """
-    assert run(code) == ["[]"]
+    assert run(code, imported="sys") == ["[]"]
 
 
 @pytest.mark.parametrize(

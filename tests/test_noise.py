@@ -1,16 +1,12 @@
 """Commands print results, one summary line and true warnings; imports leave logging as it was."""
 
-import gc
 import logging
-import os
-import subprocess
-import sys
 import warnings
 
 import pytest
 
 from fairseq_fastdec import noise
-from tests.support import command_line, skips
+from tests.support import after_import, command_line, skips
 
 IMPORTS = """
 import logging, warnings
@@ -27,33 +23,26 @@ print(logging.getLogger().level)
 """
 
 
-def run(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True, text=True, encoding="utf-8", **environment,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("config", ["", "level=logging.DEBUG"])
 def test_an_import_says_nothing_and_leaves_logging_alone(config):
     skips.needs("matplotlib")
-    done = run("-c", IMPORTS.format(config=config))
+    done = after_import.run(IMPORTS.format(config=config), imported="torch")
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "DEBUG" in config or done.stderr == ""
 
 
-def test_the_level_is_that_of_loglevel(monkeypatch):
-    assert run("-c", AFTER_FAIRSEQ).stdout.split()[-1] == str(logging.INFO)
-    monkeypatch.setenv("LOGLEVEL", "WARNING")
-    assert run("-c", AFTER_FAIRSEQ).stdout.split()[-1] == str(logging.WARNING)
+def test_the_level_is_that_of_loglevel():
+    for level in (logging.INFO, logging.WARNING):
+        done = after_import.run(
+            AFTER_FAIRSEQ, imported="torch", LOGLEVEL=logging.getLevelName(level)
+        )
+        assert done.stdout.split()[-1] == str(level)
 
 
 def test_generate_prints_translations_and_one_line(corpus, baseline):
-    done = run(
-        "-m", "fairseq_fastdec", "generate", corpus, "--path", baseline, "--decoding", "greedy",
-        "--cpu", "--no-progress-bar",
-        # Of several threads a second line would say how many have work.
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    done = after_import.run_ours(
+        "generate", corpus, "--path", baseline, "--decoding", "greedy", "--cpu",
+        "--no-progress-bar",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -73,8 +62,6 @@ def test_the_beam_that_is_printed(corpus, baseline):
 
 def test_results_only(capsys, monkeypatch):
     """Our lines and warnings of all; files that fairseq logs to get everything."""
-    # Generators of other tests say what they did when they go.
-    gc.collect()
     root = logging.getLogger()
     before = root.level
     monkeypatch.setattr(root, "handlers", [])
@@ -99,6 +86,17 @@ def test_results_only(capsys, monkeypatch):
         other.removeHandler(listener)
     assert capsys.readouterr().err.split() == ["b", "c", "e"] and heard == ["a", "b"]
     assert (root.handlers, root.level) == ([], before)
+
+
+def test_generators_that_still_exist_log_their_summary(capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    logger = logging.getLogger("fairseq_fastdec.noise")
+    earlier, other = {"a"}, {"b"}
+    noise.at_end(earlier, logger.info, "earlier")
+    with noise.results_only():
+        noise.at_end(other, logger.info, "other")
+        noise.at_end({"c"}, logger.info, "deleted")
+    assert capsys.readouterr().err.split() == ["deleted", "other"]
 
 
 def test_only_known_warnings_go():

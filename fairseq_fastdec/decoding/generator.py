@@ -3,7 +3,6 @@
 import functools
 import logging
 import threading
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -19,6 +18,7 @@ from ..data.token_order import TRAINING_OF_TWO
 from ..engine import EngineModels, ProposalWays, Shortlist
 from ..engine.searches import Recipe, SearchOptions
 from ..network import Ensemble
+from ..noise import at_end
 from .compiled.search import CompiledSearch
 from .constraints import GenerationRules
 from .draft_file import DraftFile
@@ -119,7 +119,7 @@ class DecodingGenerator(ABC):
         self._next_id = 0
         self._lock = threading.Lock()
         # fairseq deletes its generator at the end of a command without calling it.
-        weakref.finalize(self, log_summary, self.name, self.statistics)
+        at_end(self, log_summary, self.name, self.statistics)
         self.set_up(models)
         self.search = self.choose_search(models)
 

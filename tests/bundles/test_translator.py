@@ -207,7 +207,8 @@ def test_neither_torch_nor_fairseq_is_imported(pair):
     assert done.stdout.splitlines() == [bundle.translate(LINES[0]), "[]"], done.stderr
 
 
-def test_without_compiled_code(pair, nothing_compiled):
+def test_without_compiled_code(pair, request):
     _, _, path = pair()
+    request.getfixturevalue("nothing_compiled")
     with pytest.raises(OSError, match="bundles need compiled code; install a C"):
         fairseq_fastdec.load(path)

@@ -3,9 +3,7 @@
 import argparse
 import io
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from examples.common import commands, deeper, en_de
 from examples.common.table import read_run, show_table, signed
 from examples.en_de import block_sizes, demo, export
 from fairseq_fastdec.tools.distillation import command
-from tests.support import command_line, tiny
+from tests.support import after_import, command_line, tiny
 
 # What fairseq's default scorer counts are subwords: its line at the end is not to be believed.
 RESULTS = """\
@@ -266,10 +264,9 @@ def test_the_bundled_model_translates_and_is_compared(monkeypatch, capsys):
 
 def test_the_demo_prints_its_results_and_nothing_else():
     """Without what fairseq logs: it is the first thing that a newcomer sees."""
-    done = subprocess.run(
-        [sys.executable, demo.__file__, "--test-sentences", "1", "--rounds", "1", "Click OK."],
-        capture_output=True, text=True, encoding="utf-8", cwd=commands.ROOT,
-        env={**os.environ, "PYTHONPATH": str(commands.ROOT)},
+    done = after_import.run_script(
+        demo.__file__, "--test-sentences", 1, "--rounds", 1, "Click OK.",
+        imported="torch", cwd=commands.ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     told = done.stderr.splitlines()

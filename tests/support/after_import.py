@@ -1,7 +1,6 @@
-"""Runs programs in processes that have imported fairseq, but not this plugin.
+"""Runs programs in processes that have imported torch, and by default fairseq, but not this plugin.
 
-They are forked from one process that imports torch and fairseq, which takes longer than most of
-the programs.
+They are forked from one process that does so, which takes longer than most of the programs.
 """
 
 import functools
@@ -15,7 +14,6 @@ from pathlib import Path
 # Forks for each request: a line of JSON. An error of the program ends its process as usual.
 SERVER = """
 import json, os, sys
-import fairseq, torch
 for line in sys.stdin:
     request = json.loads(line)
     process = os.fork()
@@ -25,7 +23,7 @@ for line in sys.stdin:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    for number, name in enumerate([os.devnull, *request["streams"]]):
+    for number, name in enumerate(request["streams"]):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
     sys.argv = ["-c", *request["arguments"]]
     exec(request["code"], {"__name__": "__main__"})
@@ -33,18 +31,23 @@ for line in sys.stdin:
 """
 
 
-def run(code: str, *arguments, cwd=None, **environment) -> subprocess.CompletedProcess:
+def run(
+    code: str, *arguments, imported="torch, fairseq", stdin="", cwd=None, **environment
+) -> subprocess.CompletedProcess:
     """Run a program like ``python -c``.
 
     Args:
-        code: the program; ``fairseq`` and ``torch`` are imported before.
+        code: the program.
         arguments: its arguments, converted to ``str``.
+        imported: the modules that the process has imported before.
+        stdin: the text of its standard input.
         cwd: its directory; by default that of this process.
         environment: additional environment variables.
     """
-    server = _server()
+    server = _server(imported)
     with tempfile.TemporaryDirectory() as folder:
-        streams = [Path(folder, name) for name in ("stdout", "stderr")]
+        streams = [Path(folder, name) for name in ("stdin", "stdout", "stderr")]
+        streams[0].write_text(stdin, encoding="utf-8")
         request = {
             "code": code, "arguments": [*map(str, arguments)], "cwd": str(cwd or os.getcwd()),
             "environment": {**os.environ, **environment}, "streams": [*map(str, streams)],
@@ -52,13 +55,25 @@ def run(code: str, *arguments, cwd=None, **environment) -> subprocess.CompletedP
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
         status = int(server.stdout.readline())
-        printed = [stream.read_text(encoding="utf-8") for stream in streams]
+        printed = [stream.read_text(encoding="utf-8") for stream in streams[1:]]
     return subprocess.CompletedProcess(code, status, *printed)
 
 
 def run_command(name, *arguments, **options) -> subprocess.CompletedProcess:
     """Run a command of fairseq's, such as ``generate``, with the options of :func:`run`."""
     return run(f"from fairseq_cli.{name} import cli_main; cli_main()", *arguments, **options)
+
+
+def run_ours(*arguments, **options) -> subprocess.CompletedProcess:
+    """Run ``python -m fairseq_fastdec``, with the options of :func:`run`.
+
+    By default only torch has been imported: without fairseq, all of the plugin's imports are seen.
+    """
+    code = (
+        "import runpy, sys; sys.orig_argv = ['python', '-m', 'fairseq_fastdec', *sys.argv[1:]];"
+        "runpy.run_module('fairseq_fastdec', run_name='__main__')"
+    )
+    return run(code, *arguments, **{"imported": "torch", **options})
 
 
 def run_script(path, *arguments, **options) -> subprocess.CompletedProcess:
@@ -68,9 +83,13 @@ def run_script(path, *arguments, **options) -> subprocess.CompletedProcess:
 
 
 @functools.cache
-def _server() -> subprocess.Popen:
-    """The process that forks; it ends with this one, whose end closes its input."""
+def _server(imported: str) -> subprocess.Popen:
+    """The process that forks; it ends with this one, whose end closes its input.
+
+    torch uses one thread.
+    """
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SERVER],
+        [sys.executable, "-W", "ignore", "-c", f"import {imported}\n{SERVER}"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_fastdec.tools.translation import command
-from tests.support import command_line
+from tests.support import after_import, command_line
 from tests.support.forked import Forked
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "translate_corpus.py"
@@ -283,12 +283,9 @@ def test_standard_streams_of_the_script(arguments, translate, tmp_path):
     lines = random_lines(30)
     whole = translate("--decoding", "greedy", source=write(tmp_path / "in", lines))
     given = arguments("--decoding", "greedy", "--chunk-size", 4, "--output", "-", source="-")
-    done = subprocess.run(
-        [sys.executable, SCRIPT, *given],
-        input="".join(line + "\n" for line in lines).encode(), capture_output=True,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, whole)
-    assert done.stderr.decode().strip().endswith("30 translated")
+    done = after_import.run_script(SCRIPT, *given, stdin="".join(line + "\n" for line in lines))
+    assert (done.returncode, done.stdout) == (0, whole.decode())
+    assert done.stderr.strip().endswith("30 translated")
 
 
 def test_a_filter_answers_line_by_line(arguments):
