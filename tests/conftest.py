@@ -1,5 +1,6 @@
 """One tiny corpus and two tiny models, trained once through fairseq's own commands."""
 
+import multiprocessing
 import os
 import random
 import shutil
@@ -14,6 +15,12 @@ from tests.support.words import write_words
 
 torch.set_num_threads(1)
 composed_once.install()
+if not torch.cuda.is_available():
+    # torch keeps each seed for accelerators, with a formatted stack, and fairseq sets one per step.
+    torch.manual_seed = torch.default_generator.manual_seed
+    torch.cuda.manual_seed = lambda seed: None
+if "forkserver" in multiprocessing.get_all_start_methods():
+    multiprocessing.set_forkserver_preload(["torch", "fairseq"])
 # Commands in processes of their own: torch's threads wait without using a core that other tests
 # need.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")

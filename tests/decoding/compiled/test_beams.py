@@ -274,11 +274,11 @@ def test_changed_parameters_are_followed():
 
 
 def test_longer_sources_and_outputs_than_before():
-    models = [tiny.build_model(TASK, max_source_positions=700, max_target_positions=700)]
+    models = [tiny.build_model(TASK, max_source_positions=400, max_target_positions=400)]
     tiny.stir(models[0], 0)
-    sample = tiny.random_batch(TASK, [600, 3])
+    sample = tiny.random_batch(TASK, [300, 3])
     ours, expected = (
-        build(models, "beam", {}, compiled_search=own, beam=3, max_len_b=400).generate(
+        build(models, "beam", {}, compiled_search=own, beam=3, max_len_b=200).generate(
             models, sample
         )
         for own in (True, False)

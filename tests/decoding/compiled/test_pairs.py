@@ -137,10 +137,10 @@ def test_two_threads_decode_with_one_models_weights():
 
 def test_longer_sources_and_outputs_than_before():
     task = DOUBLE_TASKS["l2r"]
-    sizes = dict(max_source_positions=700, max_target_positions=700)
+    sizes = dict(max_source_positions=400, max_target_positions=400)
     models = [tiny.build_model(task, "double_token_transformer", **sizes)]
     tiny.stir(models[0], 0)
-    sample, options = tiny.random_batch(task, [600, 3]), dict(beam=3, max_len_b=400)
+    sample, options = tiny.random_batch(task, [300, 3]), dict(beam=3, max_len_b=200)
     in_torch = method_to_read(models, "double_token", task=task, **options)
     ours = build(models, "l2r", **options).generate(models, sample)
     assert_alike_beams(ours, in_torch.generate(models, sample), atol=1e-2)

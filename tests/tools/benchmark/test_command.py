@@ -1,15 +1,13 @@
 """scripts/benchmark.py end to end, on the tiny models."""
 
 import json
-import subprocess
-import sys
 from importlib import util
 from pathlib import Path
 
 import pytest
 
 from fairseq_fastdec.tools.benchmark import command
-from tests.support import command_line
+from tests.support import after_import, command_line
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "benchmark.py"
 
@@ -21,7 +19,7 @@ def test_a_benchmark(corpus, baseline, blockwise, tmp_path):
     """
     arguments = [
         corpus, "--path", baseline, "--post-process", "letter", "--device", "cpu",
-        "--sentences", 9, "--rounds", 2, "--batch-size", 1, 8, "--threads", 2,
+        "--sentences", 5, "--rounds", 2, "--batch-size", 1, 4, "--threads", 2,
         "--processes", 1, "--flops",
         "--method", "fairseq: --decoding fairseq --beam 1",
         "--method", f"blockwise: --decoding blockwise --path '{blockwise}' --processes 2",
@@ -29,10 +27,7 @@ def test_a_benchmark(corpus, baseline, blockwise, tmp_path):
         "--method", "peer: --engine ctranslate2 --beam 1",
         "--output", "made/here",
     ]  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, SCRIPT, *map(str, arguments)],
-        cwd=tmp_path, capture_output=True, text=True, encoding="utf-8",
-    )  # fmt: skip
+    done = after_import.run_script(SCRIPT, *arguments, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     output = tmp_path / "made" / "here"
     names = {"benchmark.md", "benchmark.json"}
@@ -46,14 +41,14 @@ def test_a_benchmark(corpus, baseline, blockwise, tmp_path):
     expected = ["fairseq", "blockwise", *peer]
     results = content["results"]
     assert [(r["method"], r["batch_size"]) for r in results] == [
-        (name, size) for size in (1, 8) for name in expected
+        (name, size) for size in (1, 4) for name in expected
     ]
     assert "no prediction heads" in content["left_out"]["impossible"]
     assert ("peer" in content["left_out"]) == (not peer)
     for result in results:
-        assert result["sentences"] == 9
+        assert result["sentences"] == 5
         # CTranslate2 leaves the empty sentence empty.
-        assert result["identical"] == (8 if result["method"] == "peer" else 9)
+        assert result["identical"] == (4 if result["method"] == "peer" else 5)
         assert len(result["seconds"]) == 2 and result["memory"] > result["memory_before"] > 20
         assert (result["flops"] is None) == (result["method"] == "peer")
         assert (result["latency_p95"] is not None) == (result["batch_size"] == 1)

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,7 +51,12 @@ def temporary(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def machine():
+def machine(monkeypatch):
+    """Its process is forked from one that has imported fairseq, if the system can fork."""
+    if hasattr(os, "fork"):
+        context = multiprocessing.get_context("forkserver")
+        forkserver.ensure_running()  # its files are not in the directory of `temporary`
+        monkeypatch.setattr(ray_node.multiprocessing, "get_context", lambda method: context)
     machine = Machine(fetch=lambda piece: piece)
     with contextlib.closing(machine):
         yield machine
