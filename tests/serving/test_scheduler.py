@@ -64,7 +64,9 @@ class OwnScheduler(Scheduler):
 
 
 @pytest.fixture
-def scheduler():
+def scheduler(monkeypatch):
+    # Other tests use the other cores: a step in several threads would wait for them.
+    monkeypatch.setattr("fairseq_fastdec.serving.scheduler.cores.n_usable", lambda cores: 1)
     made = []
 
     def start(**settings):

@@ -24,27 +24,6 @@ int64_t lay_out(const std::vector<std::vector<int64_t>> &lists, int64_t first, i
   return int64_t(most);
 }
 
-// Converts logits [n_types] to log-probabilities, in place.
-void take_log_softmax(float *x, int64_t n_types) {
-  const float largest = *std::max_element(x, x + n_types);
-  double sum = 0;
-  for (int64_t type = 0; type < n_types; ++type) sum += std::exp(x[type] - largest);
-  const float log_sum = float(std::log(sum));
-  for (int64_t type = 0; type < n_types; ++type) x[type] = x[type] - largest - log_sum;
-}
-
-// The logarithm of a mean probability. A type is not possible if it is NaN in one model.
-float log_mean(const std::vector<float *> &of_models, int64_t type) {
-  float largest = IMPOSSIBLE, sum = 0;
-  for (const float *own : of_models) {
-    if (std::isnan(own[type])) return IMPOSSIBLE;
-    largest = std::max(largest, own[type]);
-  }
-  if (largest == IMPOSSIBLE || of_models.size() == 1) return largest;
-  for (const float *own : of_models) sum += std::exp(own[type] - largest);
-  return largest + std::log(sum) - std::log(float(of_models.size()));
-}
-
 }  // namespace
 
 void Rules::find_repeats(const std::vector<int64_t> &context, std::vector<int64_t> &found) const {
@@ -96,9 +75,8 @@ void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers 
 void Chooser::rank(Decoder &decoder, int64_t n, const Limits &limits, const int64_t *asked,
                    float *asked_scores, const BeamRows *beams) {
   scores.reserve(n * n_ranked), tokens.reserve(n * n_ranked);
-  const int64_t n_models = decoder.n_models();
   // The same way for every sentence, in any batch: n_ranked may depend on the shortlists.
-  if (n_models == 1 && n_best <= MOST_AT_ONCE) {
+  if (decoder.n_models() == 1 && n_best <= MOST_AT_ONCE) {
     BestTokens task = {};
     prepare(task, 0, n, limits, asked, asked_scores);
     task.linear = layer().linear(), task.x = states_of(decoder, 0, 0, n);
@@ -112,14 +90,11 @@ void Chooser::rank(Decoder &decoder, int64_t n, const Limits &limits, const int6
   for (int64_t first = 0; first < n; first += MOST_DISTRIBUTIONS) {
     TopK task = {};
     prepare(task, first, std::min(MOST_DISTRIBUTIONS, n - first), limits, asked, asked_scores);
-    const std::vector<Product> products = logits_of(decoder, first, task.n);
-    task.products = products.data(), task.n_members = n_models;
-    task.n_threads = decoder.n_threads();
     if (beams) {
       task.beams = beam_of_row.data() + first, task.n_of_beam = n_best;
       task.totals = beams->totals + first;
     }
-    run(task, scratch);
+    run_from_logits(decoder, first, task);
   }
 }
 
@@ -149,14 +124,16 @@ const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first,
   return task.y;
 }
 
-std::vector<Product> Chooser::logits_of(Decoder &decoder, int64_t first, int64_t n) {
+void Chooser::run_from_logits(Decoder &decoder, int64_t first, TopK &task) {
   std::vector<Product> products =
-      products_with(outputs.of_models(), n, decoder.n_threads(), logits);
+      products_with(outputs.of_models(), task.n, decoder.n_threads(), logits);
   for (int64_t member = 0; member < decoder.n_models(); ++member) {
-    products[member].x = states_of(decoder, member, first, n);
+    products[member].x = states_of(decoder, member, first, task.n);
     run(products[member], scratch, rules.temperature);
   }
-  return products;
+  task.products = products.data(), task.n_members = decoder.n_models();
+  task.n_threads = decoder.n_threads();
+  run(task, scratch);
 }
 
 void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
@@ -204,37 +181,20 @@ void Chooser::merge(const BeamRows &beams, int64_t beam, Extensions &extensions)
 }
 
 const float *Chooser::log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits) {
-  logits_of(decoder, first, n);
+  TopK task = {};
+  prepare(task, first, n, limits, nullptr, nullptr);
+  task.all_log_probs = 1;
+  run_from_logits(decoder, first, task);
   const int64_t n_outputs = layer().n_outputs();
-  std::vector<float *> of_state(decoder.n_models());
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t member = 0; member < decoder.n_models(); ++member) {
-      of_state[member] = logits.data() + (member * n + i) * n_outputs;
-      take_log_softmax(of_state[member], n_outputs);
-    }
-    // The mean replaces the log-probabilities of the first model.
-    for (int64_t at = 0; at < n_outputs; ++at) of_state[0][at] = log_mean(of_state, at);
-    restrict(first + i, limits, of_state[0]);
+  for (int64_t row = first; limits.some_only && row < first + n; ++row) {
+    if (limits.only[row] == Limits::ANY || limits.ends.has_to_end(row)) continue;
+    float *const own = logits.data() + (row - first) * n_outputs;
+    const int64_t only = layer().output_of(limits.only[row]);
+    const float score = own[only];
+    std::fill_n(own, n_outputs, IMPOSSIBLE);
+    own[only] = score;
   }
   return logits.data();
-}
-
-void Chooser::restrict(int64_t state, const Limits &limits, float *to) const {
-  const auto forbid = [&](int64_t token) {
-    if (const int64_t output = layer().output_of(token); output >= 0) to[output] = IMPOSSIBLE;
-  };
-  if (const int64_t unk = layer().output_of(rules.unk); unk >= 0) to[unk] -= rules.unk_penalty;
-  for (int64_t token : rules.never) forbid(token);
-  for (int64_t token : limits.forbidden[state]) forbid(token);
-  if (limits.ends.may_not_end(state)) forbid(rules.eos);
-  const bool has_to_end = limits.ends.has_to_end(state);
-  if (!has_to_end && limits.only[state] == Limits::ANY) return;
-  const int64_t only = layer().output_of(has_to_end ? rules.eos : limits.only[state]);
-  // A sentence that has to end does so with any probability.
-  const float least = has_to_end ? -FLT_MAX : IMPOSSIBLE;
-  const float score = std::max(to[only], least);
-  std::fill_n(to, layer().n_outputs(), IMPOSSIBLE);
-  to[only] = score;
 }
 
 }  // namespace fastdec

@@ -125,8 +125,8 @@ class Chooser {
  private:
   // The inputs of a model's output layer at the states from `first` on.
   const float *states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n);
-  // Computes each model's logits [n, n_outputs] at these states, divided by the temperature.
-  std::vector<Product> logits_of(Decoder &decoder, int64_t first, int64_t n);
+  // Runs a task at the states from `first` on, after the products with each model's output layer.
+  void run_from_logits(Decoder &decoder, int64_t first, TopK &task);
   // Ranks the n_ranked best tokens of the n states of the last step: `scores` and `tokens` are
   // [n, n_ranked], best first; a score of -infinity stands for a missing token.
   //   asked, asked_scores: [n], see Choice
@@ -138,8 +138,6 @@ class Chooser {
                const int64_t *asked, float *asked_scores);
   // Merges the tokens of a beam's rows into its best extensions.
   void merge(const BeamRows &beams, int64_t beam, Extensions &extensions) const;
-  // Applies the rules and limits of a state to log-probabilities.
-  void restrict(int64_t state, const Limits &limits, float *log_probs) const;
 
   const Rules &rules;
   const OutputLayers &outputs;

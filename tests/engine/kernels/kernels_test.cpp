@@ -298,8 +298,9 @@ void test_top_k(int64_t n_types, int64_t n_best, int64_t n_members) {
   TopK task = {};
   prepare(task, n_types, n_best, chosen);
   task.n_members = n_members;
+  std::vector<std::vector<float>> changed;
   const auto rank = [&] {
-    std::vector<std::vector<float>> changed = logits;
+    changed = logits;
     std::vector<Product> products(n_members);
     for (int64_t member = 0; member < n_members; ++member)
       products[member].y = changed[member].data();
@@ -326,6 +327,17 @@ void test_top_k(int64_t n_types, int64_t n_best, int64_t n_members) {
   task.beams = beams.data(), task.n_of_beam = n_of_beam, task.totals = before.data();
   rank();
   for (int64_t beam : {0, 1}) check_close(best_of(beam) == all[beam], true, 0, "beams of top_k");
+
+  // The log-probabilities are those by which the best tokens were ranked.
+  task.beams = nullptr;
+  rank();
+  const Chosen ranked = chosen;
+  task.all_log_probs = 1;
+  rank();
+  for (int64_t at = 0; at < N_STATES * n_best; ++at) {
+    const float score = changed[0][at / n_best * n_types + ranked.tokens[at]];
+    if (ranked.scores[at] > -INFINITY) check_close(ranked.scores[at], score, 0, "log_probs");
+  }
 }
 
 // Of steps with 16 sentences, the faster way is used for all but a few.

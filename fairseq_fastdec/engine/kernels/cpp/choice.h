@@ -119,12 +119,15 @@ INLINE bool has_to_end(const Choice &task, int64_t state) {
   return task.only_end && task.only_end[state];
 }
 
+// A finite score, even for NaN, for a sentence that has to end.
+INLINE float score_of_end(float score) { return score > -FLT_MAX ? score : -FLT_MAX; }
+
 // Writes the results of a state: the candidates, best first, or EOS if the sentence has to end.
-//   end_score: of EOS; it becomes finite, even if it is NaN
+//   end_score: of EOS
 INLINE void write(const Choice &task, int64_t state, BestCandidates &best, float end_score) {
   best.finish();
   if (has_to_end(task, state)) {
-    best.kept[0] = {end_score > -FLT_MAX ? end_score : -FLT_MAX, int32_t(task.eos)};
+    best.kept[0] = {score_of_end(end_score), int32_t(task.eos)};
     best.n_kept = 1;
   }
   int64_t *const tokens = task.tokens + state * task.n_best;

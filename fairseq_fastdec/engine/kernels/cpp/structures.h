@@ -238,6 +238,8 @@ struct TopK : Choice {
   const int64_t *beams;
   int64_t n_of_beam;
   const float *totals;  // [n], with `beams`: the scores of the states' outputs so far
+  // Instead of ranking, writes the log-probabilities of all outputs to the first product's y.
+  int64_t all_log_probs;
 };
 
 // Trees of the most probable paths, from the best tokens of parallel heads.

@@ -142,6 +142,25 @@ INLINE void scan_outputs(const TopK &task, const RankMemory &own, int64_t state,
   }
 }
 
+// Replaces the first member's logits at a state by the logarithms of the mean probabilities.
+template <typename Vec>
+INLINE void write_log_probs(const TopK &task, const RankMemory &own, int64_t state,
+                            bool has_scores, float end_score) {
+  float *const to = logits_of(task, 0, state);
+  if (!has_scores || has_to_end(task, state)) {
+    std::fill_n(to, task.outputs, -INFINITY);
+    if (has_to_end(task, state)) to[task.eos] = score_of_end(end_score);
+    return;
+  }
+  float most[CHUNK_LOGITS];
+  for (int64_t chunk = 0; chunk < chunks_of(task); ++chunk) {
+    const int64_t first = chunk * CHUNK_LOGITS, count = size_of_chunk(task, chunk);
+    put_greatest<Vec>(task, own, state, first, count, most);
+    for (int64_t i = 0; i < count; ++i)
+      to[first + i] = log_mean(task, own, state, first + i, most[i]);
+  }
+}
+
 // Ranks the tokens of a state, and writes the score of the asked one.
 template <typename Vec>
 INLINE void rank(const TopK &task, const RankMemory &own, int64_t state, BestCandidates &best) {
@@ -152,6 +171,8 @@ INLINE void rank(const TopK &task, const RankMemory &own, int64_t state, BestCan
     put_greatest<Vec>(task, own, state, output, 1, most);
     return log_mean(task, own, state, output, most[0]);
   };
+  if (task.all_log_probs)
+    return write_log_probs<Vec>(task, own, state, has_scores, score_of(task.eos));
   if (has_scores && !has_to_end(task, state)) scan_outputs<Vec>(task, own, state, best);
   write(task, state, best, score_of(task.eos));
   if (!task.asked) return;
