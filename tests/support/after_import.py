@@ -67,7 +67,7 @@ def run_command(name, *arguments, **options) -> subprocess.CompletedProcess:
 def run_ours(*arguments, **options) -> subprocess.CompletedProcess:
     """Run ``python -m fairseq_fastdec``, with the options of :func:`run`.
 
-    By default only torch has been imported: without fairseq, all of the plugin's imports are seen.
+    By default the process has only imported torch, so the plugin imports fairseq as usual.
     """
     code = (
         "import runpy, sys; sys.orig_argv = ['python', '-m', 'fairseq_fastdec', *sys.argv[1:]];"

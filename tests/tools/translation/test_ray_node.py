@@ -55,7 +55,8 @@ def machine(monkeypatch):
     """Its process is forked from one that has imported fairseq, if the system can fork."""
     if hasattr(os, "fork"):
         context = multiprocessing.get_context("forkserver")
-        forkserver.ensure_running()  # before `temporary`, which its files must not be in
+        # It creates files, which must not be in the directory of `temporary`.
+        forkserver.ensure_running()
         monkeypatch.setattr(ray_node.multiprocessing, "get_context", lambda method: context)
     machine = Machine(fetch=lambda piece: piece)
     with contextlib.closing(machine):
