@@ -67,13 +67,13 @@ def run_command(name, *arguments, **options) -> subprocess.CompletedProcess:
 def run_ours(*arguments, **options) -> subprocess.CompletedProcess:
     """Run ``python -m fairseq_fastdec``, with the options of :func:`run`.
 
-    By default the process has only imported torch, so the plugin imports fairseq as usual.
+    The process has only imported torch, so the plugin imports fairseq as usual.
     """
     code = (
         "import runpy, sys; sys.orig_argv = ['python', '-m', 'fairseq_fastdec', *sys.argv[1:]];"
         "runpy.run_module('fairseq_fastdec', run_name='__main__')"
     )
-    return run(code, *arguments, **{"imported": "torch", **options})
+    return run(code, *arguments, imported="torch", **options)
 
 
 def run_script(path, *arguments, **options) -> subprocess.CompletedProcess:

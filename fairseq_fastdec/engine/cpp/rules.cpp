@@ -1,6 +1,5 @@
 #include "rules.h"
 
-#include <cfloat>
 #include <cmath>
 #include <queue>
 
@@ -143,7 +142,7 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
   float *const only_scores = only ? forced_scores.reserve(beams.n_rows) : nullptr;
   rank(decoder, beams.n_rows, limits, only, only_scores, &beams);
   for (int64_t row = 0; only && row < beams.n_rows; ++row) {
-    if (only[row] == Limits::ANY || limits.ends.has_to_end(row)) continue;
+    if (!limits.is_forced(row)) continue;
     float *const own = scores.data() + row * n_ranked;
     own[0] = only_scores[row], tokens[row * n_ranked] = only[row];
     std::fill(own + 1, own + n_ranked, IMPOSSIBLE);
@@ -187,7 +186,7 @@ const float *Chooser::log_probs(Decoder &decoder, int64_t first, int64_t n, cons
   run_from_logits(decoder, first, task);
   const int64_t n_outputs = layer().n_outputs();
   for (int64_t row = first; limits.some_only && row < first + n; ++row) {
-    if (limits.only[row] == Limits::ANY || limits.ends.has_to_end(row)) continue;
+    if (!limits.is_forced(row)) continue;
     float *const own = logits.data() + (row - first) * n_outputs;
     const int64_t only = layer().output_of(limits.only[row]);
     const float score = own[only];

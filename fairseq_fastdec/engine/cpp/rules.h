@@ -37,7 +37,6 @@ class EndLimits {
   // Sets the restrictions of a state that predicts this step of a sentence.
   void set(int64_t state, const Rules &rules, int64_t step, const Request &sentence);
 
-  bool may_not_end(int64_t state) const { return no_end[state]; }
   bool has_to_end(int64_t state) const { return only_end[state]; }
   // The flags of the states from `first` on, for kernels; null if no flag is set.
   const uint8_t *no_end_or_null(int64_t first = 0) const {
@@ -63,6 +62,8 @@ struct Limits {
 
   static constexpr int64_t ANY = -1;
 
+  // Whether `only` has the only possible token.
+  bool is_forced(int64_t state) const { return only[state] != ANY && !ends.has_to_end(state); }
   void clear(int64_t n);
   // Forbids the tokens that would repeat an n-gram of the context.
   void forbid_repeats(int64_t state, const Rules &rules, const std::vector<int64_t> &context);
