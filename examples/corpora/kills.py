@@ -214,7 +214,7 @@ def do_event(
         return FILL_DISK
     victims: dict[str, Callable[[], Any]] = {"coordinator": process.kill}
     if cluster is not None:
-        victims["node"] = cluster.kill_a_node
+        victims["node"] = cluster.replace_node
     elif workers := children_of(process.pid):
         victims["worker"] = lambda: os.kill(draw.choice(workers), signal.SIGKILL)
     name = draw.choice(sorted(victims))

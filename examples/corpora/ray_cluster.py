@@ -37,8 +37,9 @@ class RayCluster:
         self._cluster = Cluster(initialize_head=True, head_node_args=head)
         self.address = self._cluster.address
         self.client_address = f"ray://{LOCAL['node_ip_address']}:{port}"
+        self._nodes: list[Any] = []
         for _ in range(n_nodes):
-            self._add_node()
+            self.add_node()
 
     def __enter__(self) -> "RayCluster":
         return self
@@ -46,11 +47,15 @@ class RayCluster:
     def __exit__(self, *_: Any) -> None:
         self._cluster.shutdown()
 
-    def kill_a_node(self, another_joins: bool = True) -> None:
-        """Kill a node and all its processes."""
-        self._cluster.remove_node(next(iter(self._cluster.worker_nodes)), allow_graceful=False)
-        if another_joins:
-            self._add_node()
+    def add_node(self) -> None:
+        """Start a node."""
+        self._nodes.append(self._cluster.add_node(num_cpus=1, **LOCAL))
 
-    def _add_node(self) -> None:
-        self._cluster.add_node(num_cpus=1, **LOCAL)
+    def kill_node(self) -> None:
+        """Kill the oldest node and all its processes."""
+        self._cluster.remove_node(self._nodes.pop(0), allow_graceful=False)
+
+    def replace_node(self) -> None:
+        """Kill the oldest node, and start another one."""
+        self.kill_node()
+        self.add_node()

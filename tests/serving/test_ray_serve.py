@@ -112,7 +112,7 @@ def cluster(monkeypatch):
     # It sets them.
     for name in ("PYTHONPATH", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "RAY_worker_niceness"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
-    with RayCluster(n_nodes=2) as cluster:
+    with RayCluster(n_nodes=1) as cluster:
         yield cluster
 
 
@@ -174,11 +174,15 @@ def test_a_node_that_is_killed_under_load(cluster, tmp_path):
         for client in clients:
             client.start()
         try:
-            # The second one is started since sentences wait; each node has room for one.
+            # Ray Serve starts a second one, since sentences wait, on the second node: each has room
+            # for one.
+            cluster.add_node()
             until(lambda: n_replicas(url) == 2, seconds=100)
             n_before = len(answers)
             until(lambda: len(answers) > n_before + 50, seconds=60)
-            cluster.kill_a_node(another_joins=False)
+            # With the first replica, which has sentences unless Ray Serve holds all of them back,
+            # as it does where processes answer late.
+            cluster.kill_node()
             n_before = len(answers)
             until(lambda: len(answers) > n_before + 200, seconds=100)
         finally:
@@ -196,7 +200,6 @@ def test_a_node_that_is_killed_under_load(cluster, tmp_path):
         assert process.wait(60) == 0
         asking.join()
     assert last[0].status_code == 200
-    assert "a replica was lost" in log.read_text()
     assert {answer.status_code for _, answer in answers} == {200}
     count = f'{{path="/translate",status="200"}} {float(len(answers))}'
     assert f"fastdec_requests_total{count}" in metrics

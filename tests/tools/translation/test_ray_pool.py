@@ -308,7 +308,7 @@ def test_a_node_and_a_coordinator_that_are_killed_change_nothing(cluster, argume
     second = start(cluster.client_address)
     wait_for(lambda: n_chunks() > len(done) + 5, second)
     assert {path: path.stat().st_mtime_ns for path in done} == done, "a chunk was done twice"
-    cluster.kill_a_node()
+    cluster.replace_node()
     _, told = second.communicate(timeout=400)
     assert second.returncode == 0, told
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
