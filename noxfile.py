@@ -78,4 +78,5 @@ def coverage(session):
     """Measure which lines and branches of the package the tests run."""
     session.install("-e", ".[dev]", "pytest-cov")
     # pytest-cov has to find the number of processes on the command line.
-    session.run("pytest", "-q", "-n", "auto", "-m", "not sanitizers", "--cov", *session.posargs)
+    options = ["-q", "-p", "pytest_cov", "-n", "auto", "-m", "not sanitizers", "--cov"]
+    session.run("pytest", *options, *session.posargs)

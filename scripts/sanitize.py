@@ -144,8 +144,6 @@ def environment(copy: Path, sanitizers: Sanitizers) -> dict[str, str]:
         PYTHONPATH=str(copy),
         LD_PRELOAD=" ".join(libraries),
         PYTHONUNBUFFERED="1",
-        # The tests need no plugins of pytest, which would be slow to import.
-        PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",
         FASTDEC_SANITIZED="1",
     )
 
@@ -162,9 +160,12 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder)
         build(copy, sanitizers)
+        # Without plugins of pytest, which the tests do not need and which are slow to import.
+        options = ["-q", "-x", "--capture=sys", "-p", "no:cacheprovider"]
+        options += ["-o", "addopts=", "--disable-plugin-autoload"]
         return subprocess.run(
-            [*sanitizers.program, sys.executable, "-m", "pytest", "-q", "-x"]
-            + ["--capture=sys", "-p", "no:cacheprovider", *(tests or sanitizers.tests)],
+            [*sanitizers.program, sys.executable, "-m", "pytest", *options]
+            + (tests or sanitizers.tests),
             cwd=copy,
             env=environment(copy, sanitizers),
         ).returncode

@@ -2,12 +2,15 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+
+#include "free_cores.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -24,8 +27,6 @@ constexpr int SPINS = 50000;
 // An exclusive bound of the number of threads.
 constexpr uint64_t MOST_THREADS = 1 << 16;
 
-thread_local int own_number = 0, own_count = 1;
-
 void spin(int turn) {
 #if defined(__x86_64__)
   _mm_pause();
@@ -34,19 +35,37 @@ void spin(int turn) {
   if (turn % 1024 == 1023) sched_yield();
 }
 
+int64_t nanoseconds(clockid_t clock) {
+  timespec time;
+  clock_gettime(clock, &time);
+  return int64_t(time.tv_sec) * 1000000000 + time.tv_nsec;
+}
+
+using Function = void (*)(void *data, int number, int n);
+
 class Pool {
  public:
-  void run(void (*function)(void *), void *data, unsigned n) {
+  void run(Function function, void *data, unsigned n, bool exactly) {
+    if (n < 2 || n >= MOST_THREADS) return function(data, 0, 1);
     std::unique_lock<std::mutex> turn(in_use, std::defer_lock);
-    if (n < 2 || n >= MOST_THREADS || own_count > 1 || !turn.try_lock()) {
-      const int number = own_number, count = own_count;
-      call(function, data, 0, 1);
-      own_number = number, own_count = count;
-      return;
-    }
+    if (exactly)
+      turn.lock();
+    else if (!turn.try_lock())
+      return function(data, 0, 1);
+    const int64_t start = nanoseconds(CLOCK_MONOTONIC);
+    if (!exactly) n = free_cores.limit(n, start);
+    is_watched = free_cores.is_watched(), lost = 0;
+    job_function = function, job_data = data;
+    if (n > 1) wake_workers(n);
+    do_job(0, int(n));
+    for (int turns = 0; n_left.load(); ++turns) spin(turns);
+    free_cores.learn(n, start, nanoseconds(CLOCK_MONOTONIC), lost);
+  }
+
+ private:
+  void wake_workers(unsigned n) {
     for (; n_workers < n - 1; ++n_workers)
       std::thread(&Pool::work, this, int(n_workers) + 1).detach();
-    job_function = function, job_data = data;
     n_left.store(int(n) - 1);
     const uint64_t number_of_job = state.load() / MOST_THREADS + 1;
     state.store(number_of_job * MOST_THREADS + n);
@@ -54,15 +73,16 @@ class Pool {
       const std::lock_guard<std::mutex> lock(asleep);
       wake.notify_all();
     }
-    call(function, data, 0, int(n));
-    own_number = 0, own_count = 1;
-    for (int turns = 0; n_left.load(); ++turns) spin(turns);
   }
 
- private:
-  static void call(void (*function)(void *), void *data, int number, int count) {
-    own_number = number, own_count = count;
-    function(data);
+  void do_job(int number, int n) {
+    if (!is_watched) return job_function(job_data, number, n);
+    const auto without_core = [] {
+      return nanoseconds(CLOCK_MONOTONIC) - nanoseconds(CLOCK_THREAD_CPUTIME_ID);
+    };
+    const int64_t before = without_core();
+    job_function(job_data, number, n);
+    lost += without_core() - before;
   }
 
   void work(int number) {
@@ -70,9 +90,9 @@ class Pool {
     while (true) {
       wait_for_news(seen);
       seen = state.load();
-      const int count = int(seen % MOST_THREADS);
-      if (number >= count) continue;
-      call(job_function, job_data, number, count);
+      const int n = int(seen % MOST_THREADS);
+      if (number >= n) continue;
+      do_job(number, n);
       n_left.fetch_sub(1);
     }
   }
@@ -89,13 +109,16 @@ class Pool {
   }
 
   std::mutex in_use;    // held by a call
+  FreeCores free_cores;
   unsigned n_workers = 0;
-  void (*job_function)(void *) = nullptr;
+  Function job_function = nullptr;
   void *job_data = nullptr;
+  bool is_watched = false;
   // The number of the job and, in the lower bits, of its threads, so that workers read both at
   // once.
   std::atomic<uint64_t> state{0};
   std::atomic<int> n_left{0}, n_sleeping{0};
+  std::atomic<int64_t> lost{0};  // see FreeCores::learn
   std::mutex asleep;
   std::condition_variable wake;
 };
@@ -108,20 +131,15 @@ std::atomic<int64_t> n_decoding{0};
 void forget_threads() {
   pool = new Pool;
   n_decoding = 0;
-  own_number = 0, own_count = 1;
 }
 
 const int registered = pthread_atfork(nullptr, nullptr, forget_threads);
 
 }  // namespace
 
-void run_in_pool(void (*function)(void *), void *data, unsigned n) {
-  pool->run(function, data, n);
+void run_in_pool(Function function, void *data, unsigned n, bool exactly) {
+  pool->run(function, data, n, exactly);
 }
-
-int number_in_pool() { return own_number; }
-
-int count_in_pool() { return own_count; }
 
 Decoding::Decoding() { ++n_decoding; }
 

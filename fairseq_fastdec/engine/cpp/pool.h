@@ -6,13 +6,13 @@
 
 namespace fastdec {
 
-// Calls function(data) in n threads including the caller's. While one call uses them, other calls
-// run in their caller's thread only: results do not depend on the number of threads, and more
-// threads than cores would wait for each other. Idle threads spin for a while, then sleep.
-void run_in_pool(void (*function)(void *), void *data, unsigned n);
-// The number of the current thread in its call, and the number of the call's threads.
-int number_in_pool();
-int count_in_pool();
+// Calls function(data, number, n) in n threads, numbered from 0, the caller's. Results do not depend
+// on the number. Idle threads spin for a while, then sleep.
+//   exactly: whether there must be n threads. Otherwise there is one while another call uses the
+//     threads, since more threads than cores would wait for each other, and fewer than n while
+//     other programs use some of the cores.
+void run_in_pool(void (*function)(void *data, int number, int n), void *data, unsigned n,
+                 bool exactly = false);
 
 // Marks the current thread as decoding during its lifetime. Decoding threads share the cores.
 class Decoding {

@@ -1,5 +1,5 @@
 // Kernels against naive loops in double precision, for vectors of 4, 8 and 16 floats and for tiles;
-// and the rule of proposal_times.h.
+// and the rules of proposal_times.h and free_cores.h.
 //
 // test_kernels.py compiles and runs it. With the flags of one processor, vectors that are wider than
 // its registers become several instructions.
@@ -12,6 +12,7 @@
 
 #include "attention.h"
 #include "best_tokens.h"
+#include "free_cores.h"
 #include "linear.h"
 #include "norm.h"
 #include "proposal_times.h"
@@ -377,6 +378,51 @@ void test_all() {
 
 }  // namespace
 
+// Calls of the same length, in milliseconds, one after the other.
+struct Calls {
+  FreeCores cores;
+  double now = 1e6;
+
+  // The number of threads of a call that asks for n.
+  //   n_lost: how many of its threads had no core, on average
+  unsigned call(unsigned n, double time, double n_lost) {
+    const auto ns = [](double ms) { return int64_t(ms * 1e6); };
+    n = cores.limit(n, ns(now));
+    const double lost = cores.is_watched() ? time * std::min<double>(n_lost, n) : 0;
+    cores.learn(n, ns(now), ns(now + time), ns(lost));
+    now += time;
+    return n;
+  }
+
+  // Returns after how many calls the number of threads is `wanted`.
+  int until(unsigned wanted, unsigned n, double time, double n_lost) {
+    for (int calls = 0; calls < 1000; ++calls)
+      if (call(n, time, n_lost) == wanted) return calls;
+    return -1;
+  }
+};
+
+void test_free_cores() {
+  const auto check = [](int found, int expected, const char *what) {
+    check_close(found, expected, 0, what);
+  };
+  check(Calls().until(1, 2, 3, 0.4), -1, "two threads with cores");
+  check(Calls().until(1, 2, 0.9, 1), -1, "short calls");
+  // The first call is not watched.
+  check(Calls().until(1, 2, 3, 0.7), 2, "two threads, one without a core");
+  check(Calls().until(15, 16, 3, 0.5), 2, "sixteen threads, one with half a core");
+  check(Calls().until(14, 16, 3, 1.5), 2, "sixteen threads, two without cores");
+
+  Calls calls;
+  calls.until(1, 2, 10, 1);
+  check(calls.until(2, 2, 10, 0), 5, "a pause of 50 ms");
+  check(calls.until(1, 2, 10, 1), 1, "the first call after a pause is watched");
+  check(calls.until(2, 2, 10, 0), 10, "soon after the first pause, one of twice its length");
+  check(calls.until(1, 2, 10, 1), 1, "after the second pause");
+  check(calls.until(2, 2, 10, 0.8), -1, "while the only thread has no core");
+  check(calls.until(2, 2, 10, 0), 20, "the end of the third pause");
+}
+
 int main() {
   test_all<Vec4>();
   test_all<Vec8>();
@@ -384,5 +430,6 @@ int main() {
   for (int64_t widest : {int64_t(4), int64_t(8), int64_t(16), TILE_FLOATS})
     for (const Format *format : {&BF16, &INT8}) test_rounded_products(*format, widest);
   for (bool faster : {false, true}) test_proposal_times(faster);
+  test_free_cores();
   std::puts("all kernels agree");
 }

@@ -197,7 +197,8 @@ double shortest_time(Work work) {
 
 double time_of_meetings(int64_t n_threads, int64_t n) {
   Meetings meetings = {n, {}};
-  return shortest_time([&] { in_threads<Meetings, meet>(&meetings, n_threads); });
+  const auto function = do_slice<Meetings, meet>;
+  return shortest_time([&] { run_in_pool(function, &meetings, n_threads, /*exactly=*/true); });
 }
 
 // A layer of zeros for measuring products.

@@ -35,8 +35,8 @@ INLINE void wait_at(Barrier &barrier, const ThreadSlice &slice) {
 }
 
 template <typename Task, void (*DO)(const Task &, const ThreadSlice &)>
-void do_slice(void *data) {
-  DO(*static_cast<const Task *>(data), {number_in_pool(), count_in_pool()});
+void do_slice(void *data, int number, int n_threads) {
+  DO(*static_cast<const Task *>(data), {number, n_threads});
 }
 
 // Calls DO in n_threads threads.
