@@ -26,8 +26,9 @@ class FreeCores {
     if (!was_watched || now - start <= LEAST_TIME) return;
     const double n_lost = double(lost) / (now - start);
     const double n_fewer = std::max(1.0, std::floor(n - n_lost));
-    // At worst, one thread lacks a core at any time, and all others wait for it.
-    if (1 - n_lost >= LEAST_GAIN * n_fewer / n) return;
+    // The speeds relative to n threads with cores: at worst, all wait for one without a core.
+    const double speed = 1 - n_lost, of_fewer = n_fewer / n;
+    if (speed >= CLEARLY_LESS * of_fewer) return;
     most = unsigned(n_fewer);
     if (now >= until) pause = now - until > pause ? FIRST_PAUSE : std::min(2 * pause, LAST_PAUSE);
     until = now + pause;
@@ -36,7 +37,7 @@ class FreeCores {
  private:
   static constexpr int64_t MS = 1000000;
   static constexpr int64_t LEAST_TIME = MS, FIRST_PAUSE = 50 * MS, LAST_PAUSE = 4000 * MS;
-  static constexpr double LEAST_GAIN = 0.75;
+  static constexpr double CLEARLY_LESS = 0.75;
 
   unsigned most = 1;
   int64_t until = 0, pause = FIRST_PAUSE;
