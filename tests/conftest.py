@@ -42,10 +42,14 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    """Mark the tests of the smoke test."""
+    """Mark the tests of the smoke test, and begin with the longest tests.
+
+    At the end, one process would run them while the others have nothing left to do.
+    """
     for item in items:
         if item.nodeid.startswith(smoke.TESTS):
             item.add_marker(pytest.mark.smoke)
+    items.sort(key=lambda item: item.get_closest_marker("sanitizers") is None)
 
 
 @pytest.fixture(scope="session")

@@ -197,11 +197,9 @@ class ParallelHeads : public HeadDrafter {
     std::vector<int64_t> lengths(n_rows, 0);
     for (int64_t row = 0; row < n_rows; ++row) {
       float score = 0;
-      for (int64_t at = row * n_steps; at < (row + 1) * n_steps; ++at) {
-        if (!goes_on(score, proposals.confidence)) break;
-        ++lengths[row];
-        score = ranked_tokens[at] == rules.eos ? -INFINITY : score + ranked_scores[at];
-      }
+      for (int64_t at = row * n_steps; at < (row + 1) * n_steps; ++at)
+        prolong(lengths[row], score, proposals.confidence, ranked_scores[at],
+                ranked_tokens[at] == rules.eos);
     }
     return lengths;
   }
@@ -304,8 +302,8 @@ class SequentialHeads : public HeadDrafter {
     std::vector<Product> logits_of = products(decoder, n_rows);
     TopK best = ranking(decoder, n_rows, logits_of);
     std::vector<int64_t> last = next_tokens_of(rows);
-    std::vector<std::vector<int64_t>> blocks;
-    for (int64_t token : last) blocks.push_back({token});
+    int64_t *const chains = found.reserve(n_rows * n_steps);
+    std::vector<int64_t> lengths(n_rows, 0);
     std::vector<float> of_chains(n_rows, 0);
     double chances = double(n_rows);
     for (int64_t step = 0; step < n_steps && chances >= proposals.confidence * double(n_rows);
@@ -324,14 +322,13 @@ class SequentialHeads : public HeadDrafter {
       run(best, choice_scratch);
       chances = 0;
       for (int64_t row = 0; row < n_rows; ++row) {
-        last[row] = best.tokens[row];
-        if (goes_on(of_chains[row], proposals.confidence)) blocks[row].push_back(last[row]);
-        // Chains end at EOS.
-        of_chains[row] = last[row] == rules.eos ? -INFINITY : of_chains[row] + best.scores[row];
+        last[row] = chains[row * n_steps + step] = best.tokens[row];
+        prolong(lengths[row], of_chains[row], proposals.confidence, best.scores[row],
+                last[row] == rules.eos);
         chances += std::exp(of_chains[row]);
       }
     }
-    feed.take(blocks);
+    take_chains(rows, chains, lengths, feed);
   }
 
   void grow_trees(Decoder &decoder, const std::vector<Row> &rows, const States &states,

@@ -24,18 +24,16 @@ struct ChainSteps {
   mutable bool goes_on;
 };
 
-// Appends the tokens chosen in step `step` to the chains that continue; returns whether another step
-// is to be run. Chains end at EOS.
+// Appends the tokens chosen in step `step` to the chains; returns whether another step is to be run.
 INLINE bool prolong_chains(const DraftChains &task, int64_t step) {
   const BestTokens &best = *task.best;
   const int64_t eos = best.types && best.eos >= 0 ? best.types[best.eos] : best.eos;
   double chances = 0;
   for (int64_t row = 0; row < best.n; ++row) {
     task.proposals[row * task.n_steps + step] = best.tokens[row];
-    float &score = task.path_scores[row];
-    if (goes_on(score, task.confidence)) task.lengths[row] = step + 1;
-    score = best.tokens[row] == eos ? -INFINITY : score + best.scores[row];
-    chances += std::exp(score);
+    prolong(task.lengths[row], task.path_scores[row], task.confidence, best.scores[row],
+            best.tokens[row] == eos);
+    chances += std::exp(task.path_scores[row]);
   }
   return !(task.confidence > 0) || chances >= double(task.confidence) * double(best.n);
 }

@@ -124,6 +124,13 @@ inline bool goes_on(float path_score, float confidence) {
   return path_score > -INFINITY && (!(confidence > 0) || std::exp(path_score) >= confidence);
 }
 
+// Appends a proposal with this log-probability to a chain, if it goes on. Chains end at EOS.
+inline void prolong(int64_t &length, float &path_score, float confidence, float score,
+                    bool is_end) {
+  if (goes_on(path_score, confidence)) ++length;
+  path_score = is_end ? -INFINITY : path_score + score;
+}
+
 // A step of a decoder, or a run of an encoder.
 struct Step {
   Model model;
