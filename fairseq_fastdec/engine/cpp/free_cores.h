@@ -9,7 +9,7 @@
 namespace fastdec {
 
 // All threads of a call wait at each barrier for those that have no core. If fewer threads would be
-// faster, the calls of the next moments get as many as had cores. All times are in nanoseconds.
+// faster, calls get as many as had cores, for a while. All times are in nanoseconds.
 class FreeCores {
  public:
   // The number of threads of a call that asks for n.
@@ -30,6 +30,7 @@ class FreeCores {
     const double speed = 1 - n_lost, of_fewer = n_fewer / n;
     if (speed >= CLEARLY_LESS * of_fewer) return;
     most = unsigned(n_fewer);
+    // Longer if the last limit ended too early.
     if (now >= until) pause = now - until > pause ? FIRST_PAUSE : std::min(2 * pause, LAST_PAUSE);
     until = now + pause;
   }

@@ -8,14 +8,6 @@
 
 namespace fastdec {
 
-namespace {
-
-// topp first ranks this number of outputs; if their probabilities are not enough, FACTOR times
-// more.
-constexpr int64_t FIRST_TRY = 256, FACTOR = 8;
-
-}  // namespace
-
 double chance_of(const Draws &draws, int64_t sample) {
   return double(mixed(mixed(draws.random_state, draws.length), sample) >> 11) * 0x1p-53;
 }
@@ -58,21 +50,15 @@ void Sampler::extend(Decoder &decoder, Chooser &chooser, const BeamRows &beams,
 
 void Sampler::look_at(const float *log_probs, int64_t n_outputs) {
   if (options.topp > 0) {
-    double probability = 0;
-    for (int64_t n = FIRST_TRY;; n *= FACTOR) {
-      take_best(log_probs, n, n_outputs);
-      size_t n_kept = 0;
-      // Includes the output that reaches the sum.
-      for (probability = 0; n_kept < outputs.size() && probability < options.topp; ++n_kept)
-        probability += std::exp(log_probs[outputs[n_kept]]);
-      if (n < n_outputs && probability < options.topp) continue;
-      outputs.resize(std::max<size_t>(n_kept, 1));
-      break;
-    }
+    // The other outputs have a total probability of less than 1 - topp.
+    const double least = std::max(1 - options.topp, 0.0) / (2.0 * n_outputs);
+    // EOS can have a tiny probability in a sentence that has to end.
+    if (!take_probable(log_probs, n_outputs, std::log(least)))
+      take_probable(log_probs, n_outputs, -INFINITY);
   } else {
     take_best(log_probs, options.topk ? options.topk : n_outputs, n_outputs);
   }
-  // Relative to the largest: EOS can have a tiny probability in a sentence that has to end.
+  // Relative to the largest, which can be tiny.
   float largest = -FLT_MAX;
   for (int64_t output : outputs) largest = std::max(largest, log_probs[output]);
   sums.clear();
@@ -80,10 +66,30 @@ void Sampler::look_at(const float *log_probs, int64_t n_outputs) {
   for (int64_t output : outputs) sums.push_back(sum += std::exp(log_probs[output] - largest));
 }
 
+bool Sampler::take_probable(const float *log_probs, int64_t n_outputs, double least) {
+  outputs.clear();
+  for (int64_t output = 0; output < n_outputs; ++output)
+    if (!(log_probs[output] < least)) outputs.push_back(output);
+  const auto is_worse = [&](int64_t a, int64_t b) {
+    return log_probs[a] != log_probs[b] ? log_probs[a] < log_probs[b] : a > b;
+  };
+  std::make_heap(outputs.begin(), outputs.end(), is_worse);
+  double probability = 0;
+  auto first_taken = outputs.end();
+  // Includes the output that reaches the sum.
+  while (first_taken != outputs.begin() && probability < options.topp) {
+    std::pop_heap(outputs.begin(), first_taken--, is_worse);
+    probability += std::exp(log_probs[*first_taken]);
+  }
+  outputs.erase(outputs.begin(), first_taken);
+  std::reverse(outputs.begin(), outputs.end());
+  return probability >= options.topp;
+}
+
 void Sampler::take_best(const float *log_probs, int64_t n, int64_t n_outputs) {
   outputs.resize(n_outputs);
   std::iota(outputs.begin(), outputs.end(), 0);
-  if (!options.topk && !options.topp) return;
+  if (!options.topk) return;
   n = std::min(n, n_outputs);
   std::partial_sort(outputs.begin(), outputs.begin() + n, outputs.end(), [&](int64_t a, int64_t b) {
     return log_probs[a] != log_probs[b] ? log_probs[a] > log_probs[b] : a < b;

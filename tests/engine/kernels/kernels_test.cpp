@@ -376,8 +376,6 @@ void test_all() {
     }
 }
 
-}  // namespace
-
 // Calls of the same length, in milliseconds, one after the other.
 struct Calls {
   FreeCores cores;
@@ -422,6 +420,8 @@ void test_free_cores() {
   check(calls.until(2, 2, 10, 0.8), -1, "while the only thread has no core");
   check(calls.until(2, 2, 10, 0), 20, "the end of the third pause");
 }
+
+}  // namespace
 
 int main() {
   test_all<Vec4>();
