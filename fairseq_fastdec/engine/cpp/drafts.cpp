@@ -1,7 +1,5 @@
 #include "drafts.h"
 
-#include <cmath>
-
 namespace fastdec {
 
 namespace {
@@ -273,6 +271,18 @@ class SequentialHeads : public HeadDrafter {
     return drafts;
   }
 
+  // Chains without tokens.
+  DraftChains chains_of(int64_t n_rows) {
+    DraftChains chains = {};
+    chains.n_steps = n_steps, chains.confidence = proposals.confidence;
+    chains.proposals = found.reserve(n_rows * n_steps);
+    chains.path_scores = path_scores.reserve(n_rows);
+    std::fill_n(chains.path_scores, n_rows, 0.0f);
+    lengths.assign(n_rows, 0);
+    chains.lengths = lengths.data();
+    return chains;
+  }
+
   // Computes the chains of one model in one call.
   void draft_at_once(Decoder &decoder, const std::vector<Row> &rows, const States &states,
                      const EndLimits &ends, Feed &feed) {
@@ -281,15 +291,10 @@ class SequentialHeads : public HeadDrafter {
     BestTokens best = best_tokens(decoder, n_rows);
     best.x = outputs.data();
     const std::vector<int64_t> next = next_tokens_of(rows);
-    DraftChains chains = {};
+    DraftChains chains = chains_of(n_rows);
     chains.draft = drafts.data(), chains.best = &best;
-    chains.n_steps = n_steps, chains.confidence = proposals.confidence;
     chains.next_tokens = next.data();
     chains.no_end = ends.no_end_or_null(), chains.only_end = ends.only_end_or_null();
-    chains.proposals = found.reserve(n_rows * n_steps);
-    chains.path_scores = path_scores.reserve(n_rows);
-    std::vector<int64_t> lengths(n_rows);
-    chains.lengths = lengths.data();
     run(chains, scratch, choice_scratch);
     take_chains(rows, chains.proposals, lengths, feed);
   }
@@ -301,17 +306,14 @@ class SequentialHeads : public HeadDrafter {
     std::vector<Draft> drafts = drafts_of(decoder, states, 1);
     std::vector<Product> logits_of = products(decoder, n_rows);
     TopK best = ranking(decoder, n_rows, logits_of);
-    std::vector<int64_t> last = next_tokens_of(rows);
-    int64_t *const chains = found.reserve(n_rows * n_steps);
-    std::vector<int64_t> lengths(n_rows, 0);
-    std::vector<float> of_chains(n_rows, 0);
-    double chances = double(n_rows);
-    for (int64_t step = 0; step < n_steps && chances >= proposals.confidence * double(n_rows);
-         ++step) {
+    const std::vector<int64_t> next = next_tokens_of(rows);
+    DraftChains chains = chains_of(n_rows);
+    bool go_on = true;
+    for (int64_t step = 0; step < n_steps && go_on; ++step) {
       for (int64_t member = 0; member < decoder.n_models(); ++member) {
         Draft &draft = drafts[member];
         Product &product = logits_of[member];
-        draft.step.tokens = last.data();
+        draft.step.tokens = step ? best.tokens : next.data();
         run(draft, scratch);
         draft.from_features = nullptr;
         product.x = draft.outputs;
@@ -320,15 +322,9 @@ class SequentialHeads : public HeadDrafter {
       best.no_end = ends.no_end_or_null(step * n_rows);
       best.only_end = ends.only_end_or_null(step * n_rows);
       run(best, choice_scratch);
-      chances = 0;
-      for (int64_t row = 0; row < n_rows; ++row) {
-        last[row] = chains[row * n_steps + step] = best.tokens[row];
-        prolong(lengths[row], of_chains[row], proposals.confidence, best.scores[row],
-                last[row] == rules.eos);
-        chances += std::exp(of_chains[row]);
-      }
+      go_on = prolong_chains(chains, best, step);
     }
-    take_chains(rows, chains, lengths, feed);
+    take_chains(rows, chains.proposals, lengths, feed);
   }
 
   void grow_trees(Decoder &decoder, const std::vector<Row> &rows, const States &states,
@@ -361,6 +357,7 @@ class SequentialHeads : public HeadDrafter {
   std::vector<Buffer<float>> drafted_states;  // of each model
   Buffer<float> outputs, tree_states;
   Buffer<int64_t> found;
+  std::vector<int64_t> lengths;  // of chains
   Buffer<uint8_t> tree_flags;
 };
 

@@ -54,8 +54,7 @@ class Pool {
       return function(data, 0, 1);
     const int64_t start = nanoseconds(CLOCK_MONOTONIC);
     if (!exactly) n = free_cores.limit(n, start);
-    is_watched = free_cores.is_watched(), lost = 0;
-    job_function = function, job_data = data;
+    job_function = function, job_data = data, lost = 0;
     if (n > 1) wake_workers(n);
     do_job(0, int(n));
     for (int turns = 0; n_left.load(); ++turns) spin(turns);
@@ -76,7 +75,7 @@ class Pool {
   }
 
   void do_job(int number, int n) {
-    if (!is_watched) return job_function(job_data, number, n);
+    if (!free_cores.is_watched()) return job_function(job_data, number, n);
     const auto without_core = [] {
       return nanoseconds(CLOCK_MONOTONIC) - nanoseconds(CLOCK_THREAD_CPUTIME_ID);
     };
@@ -113,7 +112,6 @@ class Pool {
   unsigned n_workers = 0;
   Function job_function = nullptr;
   void *job_data = nullptr;
-  bool is_watched = false;
   // The number of the job and, in the lower bits, of its threads, so that workers read both at
   // once.
   std::atomic<uint64_t> state{0};

@@ -56,7 +56,7 @@ void Sampler::look_at(const float *log_probs, int64_t n_outputs) {
     if (!take_probable(log_probs, n_outputs, std::log(least)))
       take_probable(log_probs, n_outputs, -INFINITY);
   } else {
-    take_best(log_probs, options.topk ? options.topk : n_outputs, n_outputs);
+    take_best(log_probs, n_outputs);
   }
   // Relative to the largest, which can be tiny.
   float largest = -FLT_MAX;
@@ -86,11 +86,11 @@ bool Sampler::take_probable(const float *log_probs, int64_t n_outputs, double le
   return probability >= options.topp;
 }
 
-void Sampler::take_best(const float *log_probs, int64_t n, int64_t n_outputs) {
+void Sampler::take_best(const float *log_probs, int64_t n_outputs) {
   outputs.resize(n_outputs);
   std::iota(outputs.begin(), outputs.end(), 0);
   if (!options.topk) return;
-  n = std::min(n, n_outputs);
+  const int64_t n = std::min(options.topk, n_outputs);
   std::partial_sort(outputs.begin(), outputs.begin() + n, outputs.end(), [&](int64_t a, int64_t b) {
     return log_probs[a] != log_probs[b] ? log_probs[a] > log_probs[b] : a < b;
   });

@@ -37,7 +37,8 @@ class Sampler {
  private:
   // Sets the outputs that can be drawn for a row, and their cumulative probabilities.
   void look_at(const float *log_probs, int64_t n_outputs);
-  void take_best(const float *log_probs, int64_t n, int64_t n_outputs);
+  // Takes the topk best outputs, or all.
+  void take_best(const float *log_probs, int64_t n_outputs);
   // Takes the best outputs until they have a total probability of topp, from those with a
   // log-probability of at least `least`; returns whether there are enough.
   bool take_probable(const float *log_probs, int64_t n_outputs, double least);

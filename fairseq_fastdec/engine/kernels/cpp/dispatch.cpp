@@ -196,9 +196,7 @@ void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
   draft.step.scratch = of_draft.reserve(scratch_before(draft.step, draft.step.n_threads));
   best.scratch = of_choice.reserve(best_tokens_scratch_size(best));
   assert_fits(best);
-  std::fill_n(task.lengths, draft.step.n_rows, 0);
   if (task.n_steps == 0) return;
-  std::fill_n(task.path_scores, draft.step.n_rows, 0.0f);
   best.x = draft.outputs;
   ChainSteps chains = {task, draft.from_features, 1, threads_for(best), {}, 0, true};
   begin_step(chains);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 
 #include "assertions.h"
 #include "multiply_adds.h"
@@ -24,20 +23,6 @@ struct ChainSteps {
   mutable bool goes_on;
 };
 
-// Appends the tokens chosen in step `step` to the chains; returns whether another step is to be run.
-INLINE bool prolong_chains(const DraftChains &task, int64_t step) {
-  const BestTokens &best = *task.best;
-  const int64_t eos = best.types && best.eos >= 0 ? best.types[best.eos] : best.eos;
-  double chances = 0;
-  for (int64_t row = 0; row < best.n; ++row) {
-    task.proposals[row * task.n_steps + step] = best.tokens[row];
-    prolong(task.lengths[row], task.path_scores[row], task.confidence, best.scores[row],
-            best.tokens[row] == eos);
-    chances += std::exp(task.path_scores[row]);
-  }
-  return !(task.confidence > 0) || chances >= double(task.confidence) * double(best.n);
-}
-
 // Sets the inputs of the next step.
 INLINE void begin_step(const ChainSteps &chains) {
   const DraftChains &task = chains.task;
@@ -55,7 +40,8 @@ INLINE void begin_step(const ChainSteps &chains) {
 
 // Processes the choice of a step, and begins the next one if the chains continue.
 INLINE void end_step(const ChainSteps &chains) {
-  chains.goes_on = prolong_chains(chains.task, chains.n++) && chains.n < chains.task.n_steps;
+  const DraftChains &task = chains.task;
+  chains.goes_on = prolong_chains(task, *task.best, chains.n++) && chains.n < task.n_steps;
   if (chains.goes_on) begin_step(chains);
 }
 

@@ -232,9 +232,23 @@ struct DraftChains {
   const int64_t *next_tokens;        // [n_rows], the token before each chain
   const uint8_t *no_end, *only_end;  // [n_steps, n_rows], see Choice
   int64_t *proposals;                // [n_rows, n_steps]
-  int64_t *lengths;                  // [n_rows], the proposals of each row that are used
-  float *path_scores;                // [n_rows], scratch: the log-probabilities of the chains
+  // [n_rows], at first 0: the proposals of each row that are used, and the chains' log-probabilities.
+  int64_t *lengths;
+  float *path_scores;
 };
+
+// Appends the tokens chosen in step `step` to the chains; returns whether another step is to be run.
+inline bool prolong_chains(const DraftChains &task, const Choice &best, int64_t step) {
+  const int64_t eos = best.types && best.eos >= 0 ? best.types[best.eos] : best.eos;
+  double chances = 0;
+  for (int64_t row = 0; row < best.n; ++row) {
+    task.proposals[row * task.n_steps + step] = best.tokens[row];
+    prolong(task.lengths[row], task.path_scores[row], task.confidence, best.scores[row],
+            best.tokens[row] == eos);
+    chances += std::exp(task.path_scores[row]);
+  }
+  return !(task.confidence > 0) || chances >= double(task.confidence) * double(best.n);
+}
 
 // A choice by the mean of several models' probabilities.
 struct TopK : Choice {
