@@ -341,5 +341,7 @@ def _log(name: str, value: float, weight: float) -> None:
 
 
 def _mean_over_heads(meters: Any, name: str) -> float:
-    values = [meter.avg for key, meter in meters.items() if key.startswith(f"{name}_p")]
-    return round(sum(values) / max(len(values), 1), 3)
+    """The mean over the heads that had targets since fairseq reset the meters; NaN without any."""
+    averages = [meter.avg for key, meter in meters.items() if key.startswith(f"{name}_p")]
+    values = [average for average in averages if average is not None]
+    return round(sum(values) / len(values), 3) if values else math.nan
