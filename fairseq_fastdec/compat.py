@@ -4,9 +4,10 @@
 fairseq's main branch drops are kept. fairseq-train passes the state of a restored checkpoint to the
 task. A checkpoint that one of several workers has read can be broadcast again. Errors in reading a
 checkpoint name its file. ``--tokenizer moses`` needs no ``-s -t`` if the data determine the
-languages. ``--help`` of fairseq's commands shows the options of the task, architecture and
-criterion (:mod:`~.help`). :mod:`~.progress` gets access to the progress bar.
-``--task translation_from_pretrained_bart`` works again.
+languages. fairseq-train rejects a precision that it cannot use without a GPU. ``--help`` of
+fairseq's commands shows the options of the task, architecture and criterion (:mod:`~.help`).
+:mod:`~.progress` gets access to the progress bar. ``--task translation_from_pretrained_bart`` works
+again.
 
 Checkpoints are untrusted data, so they are read with torch's restricted unpickler
 (``weights_only=True``), which rejects classes that are not on its list. fairseq's checkpoints
@@ -29,7 +30,7 @@ from typing import Any, Optional
 
 import numpy
 import torch
-from fairseq import checkpoint_utils, options
+from fairseq import checkpoint_utils, options, utils
 from fairseq.data import data_utils
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
@@ -77,6 +78,7 @@ def install() -> None:
     _avoid_stale_encoder_kernel()
     wrap(data_utils, "batch_by_size", _with_last_batch)
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
+    wrap(Trainer, "__init__", _with_check_of_precision)
     wrap(Trainer, "load_checkpoint", _with_check_by_task)
     wrap(options, "parse_args_and_arch", _with_help_at_last)
     distributed_utils._broadcast_object_slow = _broadcast_object
@@ -174,6 +176,19 @@ def _damaged(path: PathLike, error: Exception) -> UnreadableCheckpoint:
         f"{path}: is damaged, or not a checkpoint of fairseq ({in_short(error)}); use another, or "
         "download it again"
     )
+
+
+def _with_check_of_precision(init, trainer, cfg, *args, **kwargs):
+    """Reject training in half precision if fairseq would call CUDA or torch_xla without it."""
+    common = cfg.common
+    remedy = "use --cpu-autocast (matrix products in bfloat16), or remove it"
+    if common.tpu and utils.xm is None:
+        flag = "--bf16" if common.bf16 else "--tpu"
+        raise ValueError(f"{flag}: fairseq needs torch_xla for it; {remedy}")
+    flattens = not (common.memory_efficient_fp16 or common.fp16_no_flatten_grads)
+    if common.fp16 and flattens and not torch.cuda.is_available():
+        raise ValueError(f"--fp16: needs a GPU, or --memory-efficient-fp16; {remedy}")
+    init(trainer, cfg, *args, **kwargs)
 
 
 def _with_check_by_task(load_checkpoint, trainer, filename, *args, **kwargs):

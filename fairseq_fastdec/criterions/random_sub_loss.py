@@ -188,9 +188,7 @@ class RandomSubLoss(FairseqCriterion):
                 _log(f"accuracy_{head}", totals[f"correct_{head}"] * scale * 100, n_targets)
         for name in ("loss", "nll_loss", "accuracy"):
             metrics.log_derived(name, lambda meters, name=name: _mean_over_heads(meters, name))
-        metrics.log_derived(
-            "ppl", lambda meters: utils.get_perplexity(_mean_over_heads(meters, "nll_loss"))
-        )
+        metrics.log_derived("ppl", _perplexity)
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
@@ -340,8 +338,16 @@ def _log(name: str, value: float, weight: float) -> None:
     metrics.log_scalar(name, value, weight, round=3)
 
 
-def _mean_over_heads(meters: Any, name: str) -> float:
-    """The mean over the heads that had targets since fairseq reset the meters; NaN without any."""
+def _mean_over_heads(meters: Any, name: str) -> Optional[float]:
+    """The mean over the heads with targets since fairseq reset the meters; ``None`` without any.
+
+    ``None`` is also fairseq's average of a meter without values.
+    """
     averages = [meter.avg for key, meter in meters.items() if key.startswith(f"{name}_p")]
     values = [average for average in averages if average is not None]
-    return round(sum(values) / len(values), 3) if values else math.nan
+    return round(sum(values) / len(values), 3) if values else None
+
+
+def _perplexity(meters: Any) -> Optional[float]:
+    loss = _mean_over_heads(meters, "nll_loss")
+    return None if loss is None else utils.get_perplexity(loss)

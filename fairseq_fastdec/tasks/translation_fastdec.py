@@ -75,15 +75,18 @@ class TranslationFastdecTask(TokenOrders, FastDecoding, TranslationTask):
         """See fairseq; with ``--cpu-autocast`` matrix products are in bfloat16.
 
         Raises:
-            ValueError: with ``--cpu-autocast`` for a model that is not on a CPU.
+            ValueError: with ``--cpu-autocast`` for a model that is not in fp32 on a CPU.
         """
         if not self.cfg.cpu_autocast:
             return super().train_step(sample, model, criterion, *args, **kwargs)
-        device = next(model.parameters()).device
-        if device.type != "cpu":
+        weight = next(model.parameters())
+        if weight.device.type != "cpu":
             raise ValueError(
-                f"--cpu-autocast: the model is on {device}; use --amp, --fp16 or --bf16"
+                f"--cpu-autocast: the model is on {weight.device}; use --amp, --fp16 or --bf16"
             )
+        if weight.dtype != torch.float32:
+            kind = str(weight.dtype).removeprefix("torch.")
+            raise ValueError(f"--cpu-autocast: the model is in {kind}; remove --fp16")
         # The fused kernel's backward pass is slower in bfloat16 than in fp32 on a CPU.
         with torch.autocast("cpu", torch.bfloat16), sdpa_kernel(SDPBackend.MATH):
             return super().train_step(sample, model, criterion, *args, **kwargs)
