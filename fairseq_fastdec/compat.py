@@ -78,7 +78,7 @@ def install() -> None:
     _avoid_stale_encoder_kernel()
     wrap(data_utils, "batch_by_size", _with_last_batch)
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
-    wrap(Trainer, "__init__", _with_check_of_precision)
+    wrap(Trainer, "__init__", _with_checks_of_training)
     wrap(Trainer, "load_checkpoint", _with_check_by_task)
     wrap(options, "parse_args_and_arch", _with_help_at_last)
     distributed_utils._broadcast_object_slow = _broadcast_object
@@ -178,8 +178,11 @@ def _damaged(path: PathLike, error: Exception) -> UnreadableCheckpoint:
     )
 
 
-def _with_check_of_precision(init, trainer, cfg, *args, **kwargs):
-    """Reject training in half precision if fairseq would call CUDA or torch_xla without it."""
+def _with_checks_of_training(init, trainer, cfg, task, model, criterion, *args, **kwargs):
+    """Reject a precision for which fairseq would call CUDA or torch_xla without it.
+
+    If the model has a ``warn_of_training``, it is called with the configuration and the criterion.
+    """
     common = cfg.common
     remedy = "use --cpu-autocast (matrix products in bfloat16), or remove it"
     if common.tpu and utils.xm is None:
@@ -188,7 +191,9 @@ def _with_check_of_precision(init, trainer, cfg, *args, **kwargs):
     flattens = not (common.memory_efficient_fp16 or common.fp16_no_flatten_grads)
     if common.fp16 and flattens and not torch.cuda.is_available():
         raise ValueError(f"--fp16: needs a GPU, or --memory-efficient-fp16; {remedy}")
-    init(trainer, cfg, *args, **kwargs)
+    if hasattr(model, "warn_of_training"):
+        model.warn_of_training(cfg, criterion)
+    init(trainer, cfg, task, model, criterion, *args, **kwargs)
 
 
 def _with_check_by_task(load_checkpoint, trainer, filename, *args, **kwargs):

@@ -1,6 +1,7 @@
 """A transformer whose k heads predict the next k tokens (Stern et al. 2018, sections 4 and 6)."""
 
 import logging
+import os
 from collections.abc import Sequence
 from typing import Any, Optional
 
@@ -9,6 +10,7 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerDecoder, TransformerModel, base_architecture
 from torch import Tensor, nn
 
+from ..criterions.random_sub_loss import RandomSubLoss
 from ..stock_decoders import layers_of
 from .block_heads import BlockHeads
 from .finetuning import HEADS, register_presets, shaped_by_checkpoint
@@ -304,6 +306,25 @@ class BlockwiseTransformerModel(TransformerModel):
         """Called by the trainer before each update."""
         super().set_num_updates(num_updates)
         self.num_updates = num_updates
+
+    def warn_of_training(self, cfg: Any, criterion: Any) -> None:
+        """Called by fairseq-train before training: warn of parts that would not be trained."""
+        start = cfg.checkpoint
+        saved = os.path.join(start.save_dir, os.path.basename(start.restore_file))
+        if self.freeze_base and not (
+            start.finetune_from_model
+            or any(os.path.exists(path) for path in (start.restore_file, saved))
+        ):
+            logger.warning(
+                "--freeze-base: the parameters of the base are random and will not be trained; "
+                "give a trained model, with --finetune-from-model CHECKPOINT"
+            )
+        if self.decoder.block_size > 1 and not isinstance(criterion, RandomSubLoss):
+            logger.warning(
+                "--criterion %s: trains p_1, but not the other prediction heads; use --criterion "
+                "random_sub_loss",
+                cfg.criterion._name,
+            )
 
     def forward(
         self,

@@ -239,8 +239,10 @@ class FastDecoding(Task):
     @property
     def defers_weights(self) -> bool:
         """Whether models may leave their weights in the file when they are loaded."""
-        options = DecodingOptions.merged(self._options, None)
-        return str(options.decoding) != STOCK and self._may_release(options)
+        if str(getattr(self._options, "decoding", STOCK)) == STOCK:
+            # Options are checked later: the checkpoint may be one of double_token.
+            return False
+        return self._may_release(DecodingOptions.merged(self._options, None))
 
     def _may_release(self, options: DecodingOptions) -> bool:
         """Whether the models' own weights are used only by the generator."""

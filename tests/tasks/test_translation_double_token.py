@@ -230,6 +230,22 @@ def test_a_checkpoint_finds_its_order(corpus, double, baseline, tmp_path):
         generate(corpus, double, "--decoding", "greedy")
 
 
+@pytest.mark.parametrize(
+    "flags", [["--decoding-stats", "STATS"], ["--engine-precision", "int8"], ["--keep-model"]]
+)
+def test_a_checkpoint_finds_its_method_whatever_the_options(corpus, double, tmp_path, flags):
+    flags = [str(tmp_path / "stats") if flag == "STATS" else flag for flag in flags]
+    expected = generate(corpus, double, "--decoding", "double_token", *flags)
+    assert generate(corpus, double, *flags) == expected
+    interactive(corpus, double, ["a b c"], tmp_path, *flags)
+
+
+@pytest.mark.parametrize("flags", [["--stream-buffer", 3], ["--acceptance", "topk"]])
+def test_options_of_other_methods_name_the_checkpoints_method(corpus, double, flags):
+    with pytest.raises(ValueError, match="does not apply to --decoding double_token; remove it"):
+        generate(corpus, double, *flags)
+
+
 @pytest.mark.parametrize("how", ["--save-dir", "--restore-file"])
 def test_training_does_not_go_on_in_another_order(corpus, double, tmp_path, how):
     """Not even where the optimizer starts anew."""
