@@ -13,7 +13,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ..data.special_tokens import EOD, end_token
+from ..data.special_tokens import EOD, end_token, start_tokens
 from ..data.token_order import TokenOrder
 from ..engine.rules import SearchRules
 
@@ -61,8 +61,8 @@ class GenerationRules(SearchRules):
         return replace(
             self,
             eos=end_token(order, dictionary),
-            # EOS is fed as the first right token and is never an output.
-            never=(self.eos,),
+            # They are fed as the first pair, and are never outputs.
+            never=start_tokens(order, dictionary),
             # The longest sentence with its end tokens has to fit into pairs.
             max_positions=self.max_positions - self.max_positions % 2,
         )

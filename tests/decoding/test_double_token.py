@@ -50,7 +50,7 @@ def pair_scores(models, sources, pairs, temperature=1.0):
 
 def allowed(slot, token, min_len, max_len):
     """Whether a token can stand in a slot, if a sentence has no other tokens than slots before."""
-    if token in (PAD, EOS):
+    if token in (PAD, BOS, EOS):
         return False
     if token == END:
         return slot >= min_len
