@@ -58,6 +58,7 @@ class DecodingGenerator(ABC):
         search: the method in compiled code; ``None`` if there is none.
         drafts: the drafts of ``--draft-file`` or a translation memory, for samples without
             ``drafts``; or ``None``.
+        block_name: what the mean number of tokens kept per step is called in the log.
         observer: called after every decoder invocation by methods that keep one hypothesis. With an
             observer, torch decodes.
     """
@@ -68,6 +69,7 @@ class DecodingGenerator(ABC):
     verifies_drafts = False
     tokens_per_step = 1
     honours: frozenset[str] = frozenset({NO_REPEAT})
+    block_name = Statistics.block_name
     observer: Optional[Callable[..., None]] = None
 
     def __init__(
@@ -113,7 +115,7 @@ class DecodingGenerator(ABC):
         self.symbols_to_strip_from_output = {*symbols_to_strip_from_output, self.eos}
         # As in fairseq, padding is never chosen.
         self.beam = min(getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM), len(dictionary) - 1)
-        self.statistics = Statistics()
+        self.statistics = Statistics(block_name=self.block_name)
         self._file = StatisticsFile(options.decoding_stats)
         self.drafts = self._open_drafts()
         self._next_id = 0

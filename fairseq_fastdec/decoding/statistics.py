@@ -47,6 +47,7 @@ class Statistics:
     row invocations of a beam search plus ``waiting``: they also count the candidates that have
     ended and wait on the beam, which are not fed to the decoder.
 
+    ``block_name`` is what the mean number of tokens of ``blocks`` is called in the summary.
     ``oracle_seconds`` is the time that ``--oracle-length`` took to find lengths; no other counter
     includes that pass. ``seconds`` are the times of the compiled search by part, see
     ``cpp/counts.h``.
@@ -58,6 +59,7 @@ class Statistics:
     row_invocations: int = 0
     encoder_invocations: int = 0
     blocks: int = 0
+    block_name: str = "mean accepted block size"
     beam_steps: int = 0
     waiting: int = 0
     refills: int = 0
@@ -120,7 +122,7 @@ class Statistics:
             f"{self.tokens_per_invocation():.3f} tokens per invocation",
         ]
         if self.blocks:
-            parts.append(f"mean accepted block size {self.tokens / self.blocks:.3f}")
+            parts.append(f"{self.block_name} {self.tokens / self.blocks:.3f}")
         if self.beam_steps:
             expansions, timesteps = self.row_invocations, max(self.decoder_invocations, 1)
             parts.append(f"{expansions / timesteps:.1f} candidate expansions per timestep")

@@ -264,6 +264,18 @@ def test_the_pass_that_finds_the_length_is_not_counted(decoding):
     assert "oracle" not in without.statistics.summary()
 
 
+@pytest.mark.parametrize(
+    "decoding, is_of_stern",
+    [("jacobi", False), ("gs_jacobi", False), ("hybrid_jacobi", False), ("lookahead", True)],
+)
+def test_the_log_tells_settled_tokens_from_accepted_blocks(decoding, is_of_stern):
+    generator = our_generator([stock_model()], decoding, {})
+    generator.generate([stock_model()], tiny.random_batch(TASK, [3, 9]))
+    line = generator.statistics.summary()
+    assert ("mean accepted block size" in line) == is_of_stern
+    assert ("mean number of tokens settled at once" in line) != is_of_stern
+
+
 @pytest.mark.parametrize("draft", ["pad", "ngram"])
 def test_drafts_do_not_know_what_the_pass_before_found(draft):
     """With a block for all tokens, n-grams of the run so far are those of other sentences."""

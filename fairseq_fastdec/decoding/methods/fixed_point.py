@@ -33,6 +33,8 @@ class FixedPointMethod(SingleHypothesisMethod):
     Line numbers refer to Algorithm 2.
     """
 
+    # Not the accepted blocks of Stern et al.: a step settles tokens that earlier steps computed.
+    block_name = "mean number of tokens settled at once"
     # Whether tokens after an answered EOS are paused. If the EOS is right, they are not needed; if
     # not, they resume when its position has another answer.
     waits_behind_eos = True

@@ -79,6 +79,7 @@ def _sentence(trace: SentenceTrace) -> dict[str, Any]:
         "method": trace.method,
         "subwords": trace.subwords,
         "blocks": trace.blocks,
+        "block_name": trace.block_name,
         "source": trace.source,
         "tokens": trace.tokens,
         "steps": steps,

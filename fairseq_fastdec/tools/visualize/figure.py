@@ -149,7 +149,7 @@ class _Picture:
         )
         if self.trace.blocks:
             mean = n_tokens / len(self.trace.blocks)
-            head += f", mean accepted block size {mean:.2f}"
+            head += f", {self.trace.block_name} {mean:.2f}"
         n_guessed = sum(token is not None and token.guessed for token in self.found)
         if n_guessed:
             head += f", {n_guessed} guessed"

@@ -6,6 +6,9 @@ from typing import Generic, Optional, TypeVar
 
 from torch import Tensor
 
+from ...decoding.registry import METHODS, generator_class
+from ...decoding.statistics import Statistics
+
 Token = TypeVar("Token", int, str)
 
 
@@ -66,6 +69,12 @@ class SentenceTrace(Generic[Token]):
     method: str = "jacobi"
     subwords: str = "show"
     blocks: list[int] = field(default_factory=list)
+
+    @property
+    def block_name(self) -> str:
+        """The name of the mean of ``blocks``."""
+        is_known = self.method in METHODS
+        return generator_class(self.method).block_name if is_known else Statistics.block_name
 
     def named(
         self: "SentenceTrace[int]",
