@@ -107,7 +107,8 @@ class HubCalls:
         found: list[Any] = []
         key = _key(hub, options, (*models, place.dtype, place.device))
         with self._kept.lent(key, lambda: _build(hub, options)) as generator:
-            for batch in self._made(hub, generator, sentences, leaves_out_long):
+            is_ordered = bool(inference_step_args)
+            for batch in self._made(hub, generator, sentences, leaves_out_long, is_ordered):
                 if place.device.type != "cpu":
                     batch = utils.apply_to_sample(lambda tensor: tensor.to(place.device), batch)
                 hypotheses = hub.task.inference_step(
@@ -119,13 +120,23 @@ class HubCalls:
         return [hypotheses for _, hypotheses in sorted(found, key=lambda pair: pair[0])]
 
     def _made(
-        self, hub: Any, generator: Any, sentences: Any, leaves_out_long: bool
+        self,
+        hub: Any,
+        generator: Any,
+        sentences: Any,
+        leaves_out_long: bool,
+        is_ordered: bool,
     ) -> Iterable[dict[str, Any]]:
-        """The batches of a call."""
+        """The batches of a call.
+
+        Args:
+            is_ordered: whether sentences of equal length must have fairseq's order, in which the
+                rows of ``prefix_tokens`` belong to them.
+        """
         # For streaming, the task makes longer batches.
         streams = isinstance(generator, Streaming)
         limit = _limit(hub)
-        if streams or limit is None or not self._is_direct:
+        if streams or limit is None or is_ordered or not self._is_direct:
             return hub._build_batches(sentences, leaves_out_long)
         if len(sentences) == 1 and len(sentences[0]) <= limit:
             return [self._batches.single(sentences[0])]

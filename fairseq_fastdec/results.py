@@ -1,9 +1,10 @@
 """Translations, and the errors of sentences that could not be translated."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 
+BYTE_ORDER_MARK = "\ufeff"
 # Pairs of a source and a target subword position, from 0.
 Alignment = list[tuple[int, int]]
 
@@ -106,16 +107,31 @@ class SentenceError(ValueError):
         return SentenceError, (self.errors, self.translations)
 
 
-def stripped_lines(texts: Sequence[str]) -> list[str]:
-    """Texts without leading and trailing white space.
+def texts_of(texts: Any) -> list[Any]:
+    """The texts of a call, which may be an iterable that can be read only once.
+
+    Raises:
+        TypeError: for anything but a text or an iterable.
+    """
+    if isinstance(texts, str):
+        return [texts]
+    if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+        raise TypeError(f"texts: of type {type(texts).__name__}; give a text, or a list of texts")
+    return list(texts)
+
+
+def stripped(text: Any, number: int) -> str:
+    """A text without leading and trailing white space, and without a byte order mark.
+
+    Args:
+        number: the number of the text in a call, for the message.
 
     Raises:
         TypeError: for anything but text.
     """
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TypeError(
-                f"texts: sentence {number} (from 0) is of type {type(text).__name__}; give text, "
-                "or a list of texts"
-            )
-    return [text.strip() for text in texts]
+    if not isinstance(text, str):
+        raise TypeError(
+            f"texts: sentence {number} (from 0) is of type {type(text).__name__}; give a text, or "
+            "a list of texts"
+        )
+    return text.strip().removeprefix(BYTE_ORDER_MARK).lstrip()

@@ -28,7 +28,7 @@ from .data.codec import TextCodec, subword_in, words
 from .data.model_files import CODES, Codes, PathLike, bpe_of, checkpoints_of, codes_in, data_of
 from .decoding import DecodingGenerator
 from .decoding.alignments import hard_alignments
-from .decoding.generation_options import COUNT
+from .decoding.generation_options import COUNT, shown
 from .decoding.hypothesis import NONE, Hypothesis, NotFinite
 from .decoding.methods.streaming import Capacity, Streaming
 from .decoding.option_rules import given
@@ -38,12 +38,12 @@ from .engine.kernels import loading
 from .engine.searches import Output, Recipe
 from .errors import in_short
 from .kept_generators import KeptGenerators, key_of
-from .results import NOT_FINITE, Alignment, Problem, SentenceError, Translation, stripped_lines
+from .results import NOT_FINITE, Alignment, Problem, SentenceError, Translation
 from .serving.translating import (
     JoiningTranslator,
     SentenceJob,
     check_verifies,
-    drafts_of,
+    lines_and_drafts,
 )
 from .tasks.fast_decoding import STREAM_BUFFER, FastDecoding, makes_batches_as_fairseq
 
@@ -402,12 +402,11 @@ class Translator(JoiningTranslator):
             )
         request = self._request_of(options) if options else self._usual
         is_one = isinstance(texts, str)
-        lines = stripped_lines([texts] if isinstance(texts, str) else texts)
-        own_drafts = drafts_of(drafts, is_one, len(lines))
+        lines, own_drafts = lines_and_drafts(texts, drafts)
         if len(lines) == 1 and lines[0] and not alignment:
             job = self._job(lines[0], request, own_drafts[0])
             if job is not None:
-                result = self.decoded_alone(job, details)
+                result = self.decoded_alone(job, details, request.nbest)
                 return result if is_one else [result]
         encoded = self._codec.encode(lines)
         tokens_of_drafts = None
@@ -445,10 +444,9 @@ class Translator(JoiningTranslator):
         """The language of the translations, if the model has one."""
         return getattr(self.task._options, "target_lang", None)
 
-    def check_options(self, options: dict[str, Any]) -> None:
-        """See :meth:`.serving.translating.JoiningTranslator.check_options`."""
-        if options:
-            self._request_of(options)
+    def n_best(self, options: dict[str, Any]) -> int:
+        """See :meth:`.serving.translating.JoiningTranslator.n_best`."""
+        return (self._request_of(options) if options else self._usual).nbest
 
     def job(
         self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
@@ -651,7 +649,7 @@ class Translator(JoiningTranslator):
         limits = [merged.pop("batch_size", BATCH_SIZE), merged.pop("max_tokens", None)]
         for name, limit in zip(("batch_size", "max_tokens"), limits):
             if limit is not None and not COUNT.has(limit):
-                raise ValueError(f"{name} {limit}: must be {COUNT.reason}, or None")
+                raise ValueError(f"{name} {shown(limit)}: must be {COUNT.reason}, or None")
         request = Request(merged, key_of(merged), nbest, *limits)
         # Checks are slow, so each combination of options is checked only once.
         if request.key is None:

@@ -9,18 +9,18 @@ from typing import Any, Optional, Union
 import numpy as np
 
 from ..data.model_files import PathLike
-from ..decoding.generation_options import HONOURED, check_values
+from ..decoding.generation_options import HONOURED, check_kinds, check_values, shown
 from ..decoding.registry import ANY_DRAFTED
 from ..decoding.translation_memory import TranslationMemory
 from ..engine.kernels import loading
 from ..engine.rules import SearchRules
 from ..engine.searches import BeamOptions, BlockOptions, JacobiOptions, Output, Recipe
-from ..results import Problem, SentenceError, Translation, stripped_lines
+from ..results import Problem, SentenceError, Translation
 from ..serving.translating import (
     JoiningTranslator,
     SentenceJob,
     check_verifies,
-    drafts_of,
+    lines_and_drafts,
 )
 from .codec import BundleCodec
 from .file import read
@@ -126,12 +126,12 @@ class BundleTranslator(JoiningTranslator):
                 ``details`` the sentence's :class:`Translation` has an ``error``.
         """
         is_one = isinstance(texts, str)
-        lines = stripped_lines([texts] if isinstance(texts, str) else texts)
-        own_drafts = drafts_of(drafts, is_one, len(lines))
+        lines, own_drafts = lines_and_drafts(texts, drafts)
+        n_best = self.n_best(options)
         if len(lines) == 1 and lines[0]:
-            result = self.decoded_alone(self.job(lines[0], options, own_drafts[0]), details)
+            job = self.job(lines[0], options, own_drafts[0])
+            result = self.decoded_alone(job, details, n_best)
             return result if is_one else [result]
-        _, n_best = self._request(options)
         empty: Any = Translation("") if details else ""
         results = [empty if n_best == 1 else [empty]] * len(lines)
         numbers = [number for number, line in enumerate(lines) if line]
@@ -153,9 +153,9 @@ class BundleTranslator(JoiningTranslator):
         """Whether the method of calls without options verifies drafts."""
         return self._usual[0].verifies_drafts
 
-    def check_options(self, options: dict[str, Any]) -> None:
-        """See :meth:`..serving.translating.JoiningTranslator.check_options`."""
-        self._request(options)
+    def n_best(self, options: dict[str, Any]) -> int:
+        """See :meth:`..serving.translating.JoiningTranslator.n_best`."""
+        return self._request(options)[1]
 
     def job(
         self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
@@ -278,4 +278,7 @@ def _check(options: dict[str, Any]) -> None:
     for name in options:
         if name not in OPTIONS:
             raise ValueError(f"{name}: not an option of a bundle; choose from {', '.join(OPTIONS)}")
+    if not isinstance(options.get("decoding", ""), str):
+        raise ValueError(f"decoding {shown(options['decoding'])}: must be the name of a method")
+    check_kinds(SimpleNamespace(**options))
     check_values(SimpleNamespace(**options))

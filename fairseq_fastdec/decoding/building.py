@@ -6,7 +6,7 @@ from typing import Any, Optional
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 
-from .generation_options import NO_REPEAT, SAMPLING_FLAGS, check_values, refused
+from .generation_options import NO_REPEAT, SAMPLING_FLAGS, check_kinds, check_values, refused
 from .generator import FAIRSEQ_DEFAULT_BEAM, DecodingGenerator
 from .options import DecodingOptions
 from .registry import generator_class
@@ -54,6 +54,7 @@ def check_asked_for(
     Raises:
         ValueError: for an option that the method does not support; it names the flag.
     """
+    check_kinds(args)
     name = str(options.decoding)
     method = generator_class(name)
     wanted = asked_for(args, _given(extra), prefix_allowed_tokens_fn)

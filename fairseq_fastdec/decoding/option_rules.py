@@ -10,20 +10,23 @@ The options of a method are a dataclass in the file of the method, with fields c
         )
 """
 
+import os
 from dataclasses import Field, dataclass, field, fields
 from enum import Enum
 from numbers import Integral, Real
 from typing import Any, Optional, get_args
 
 from ..errors import flag_of
+from .generation_options import is_float, shown
 from .registry import METHODS, decoding_names
 
-KINDS = {
+KINDS: dict[Any, tuple[Any, str]] = {
     int: (Integral, "a whole number"),
     Optional[int]: (Integral, "a whole number"),
     float: (Real, "a number"),
     Optional[float]: (Real, "a number"),
     bool: (bool, "True or False"),
+    Optional[str]: ((str, os.PathLike), "text"),
 }
 
 
@@ -108,8 +111,10 @@ def _check_kind(option: Field, value: Any) -> None:
     """Values from the hub and --eval-bleu-args have not been checked by argparse."""
     kind, in_words = KINDS.get(option.type, (object, ""))
     is_truth = isinstance(value, bool)
-    if not isinstance(value, kind) or (is_truth and kind in (Integral, Real)):
-        raise ValueError(f"{flag_of(option.name)} {value}: must be {in_words}")
+    is_number = kind in (Integral, Real)
+    is_too_large = kind is Real and isinstance(value, kind) and not is_float(value)
+    if not isinstance(value, kind) or (is_truth and is_number) or is_too_large:
+        raise ValueError(f"{flag_of(option.name)} {shown(value)}: must be {in_words}")
 
 
 def _check_value(option: Field, value: Any) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 
 from .. import cores
-from ..decoding.generation_options import COUNT, PLUS, ValidRange
+from ..decoding.generation_options import COUNT, PLUS, ValidRange, shown
 from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe, hypotheses_of
 from .errors import QueueFull
@@ -69,7 +69,7 @@ class SchedulerOptions:
         for option in fields(self):
             value, valid = getattr(self, option.name), VALID.get(option.name)
             if valid is not None and value != option.default and not valid.has(value):
-                raise ValueError(f"{option.name} {value}: must be {valid.reason}")
+                raise ValueError(f"{option.name} {shown(value)}: must be {valid.reason}")
         if self.policy not in POLICIES:
             raise ValueError(f"policy {self.policy}: unknown; choose from {', '.join(POLICIES)}")
 

@@ -17,7 +17,7 @@ from .. import cores
 from ..decoding.registry import ANY_DRAFTED
 from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe
-from ..results import NOT_FINITE, Problem, SentenceError, Translation, stripped_lines
+from ..results import NOT_FINITE, Problem, SentenceError, Translation, stripped, texts_of
 from .scheduler import Mailbox, Scheduler, SchedulerOptions, SearchOutcome
 
 # The maximum number of sentences of a stream that wait, are decoded or are held for their turn.
@@ -82,8 +82,8 @@ class JoiningTranslator(ABC):
         """
 
     @abstractmethod
-    def check_options(self, options: dict[str, Any]) -> None:
-        """Check the options of a call, which may have no text to translate.
+    def n_best(self, options: dict[str, Any]) -> int:
+        """The number of hypotheses that a call with these options returns for each sentence.
 
         Raises:
             ValueError: for an option that is unknown or that the method cannot honour.
@@ -108,8 +108,11 @@ class JoiningTranslator(ABC):
         """The number of threads that decode one sentence."""
         return loading.measured(cores.n_usable(cores.usable_cores()))
 
-    def decoded_alone(self, job: Union[SentenceJob, Problem], details: bool) -> Any:
+    def decoded_alone(self, job: Union[SentenceJob, Problem], details: bool, n_best: int) -> Any:
         """Decode a sentence in the calling thread.
+
+        Args:
+            n_best: the number of hypotheses to return.
 
         Returns:
             the result of :meth:`translate` for a sentence.
@@ -118,7 +121,7 @@ class JoiningTranslator(ABC):
             SentenceError: without ``details``, for a sentence that cannot be translated.
         """
         if isinstance(job, Problem):
-            return _failed(job, details)
+            return _failed(job, details, n_best)
         with cores.TURNS:
             outcome = job.recipe.decoded(job.tokens, self.n_threads(), job.draft)
         return _result(job, outcome, details)
@@ -161,9 +164,8 @@ class JoiningTranslator(ABC):
             SentenceError: without ``details``, for a sentence that cannot be translated.
             ValueError: for an option that is unknown or that the method cannot honour.
         """
-        (own_draft,) = drafts_of(draft, True, 1)
-        (stripped,) = stripped_lines([text])
-        job = self._job_or_result(stripped, options, details, own_draft)
+        own_draft = draft_of(draft)
+        job = self._job_or_result(stripped(text, 0), options, details, own_draft)
         if not isinstance(job, SentenceJob):
             return await asyncio.to_thread(job)
         loop = asyncio.get_running_loop()
@@ -210,12 +212,13 @@ class JoiningTranslator(ABC):
                 unknown, or that the method cannot honour.
         """
         for name, given in (("texts", texts), ("drafts", drafts)):
-            if isinstance(given, str):
+            if isinstance(given, (str, bytes)):
                 raise TypeError(f"{name}: is a single text; give an iterable of texts")
-        self.check_options(options)
+        self.n_best(options)  # checks them, even if there are no texts
         drafted = ((text, None) for text in texts) if drafts is None else _pairs(texts, drafts)
         sources = (
-            (stripped_lines([text])[0], drafts_of(draft, True, 1)[0]) for text, draft in drafted
+            (stripped(text, number), draft_of(draft))
+            for number, (text, draft) in enumerate(drafted)
         )
         for number, result in self._results(sources, options, True, in_order):
             yield number, result()
@@ -296,7 +299,7 @@ class JoiningTranslator(ABC):
         if isinstance(job, SentenceJob):
             return job
         if isinstance(job, Problem):
-            return partial(_failed, job, details)
+            return partial(_failed, job, details, self.n_best(options))
         return partial(self.translate, text, drafts=draft, details=details, **options)
 
     def _submit(
@@ -334,30 +337,42 @@ def check_verifies(recipe: Recipe) -> None:
         raise ValueError(f"drafts: only with decoding {ANY_DRAFTED} and acceptance exact")
 
 
-def drafts_of(drafts: Any, is_one: bool, n: int) -> list[Optional[list[str]]]:
-    """Convert the argument ``drafts`` to a list of drafts, or ``None``, for each of n sentences.
+def lines_and_drafts(texts: Any, drafts: Any) -> tuple[list[str], list[Optional[list[str]]]]:
+    """The sentences of a call, stripped, and the drafts of each.
 
     Args:
-        drafts: see :meth:`JoiningTranslator.translate`.
-        is_one: whether the argument is for a single sentence instead of a list.
+        texts, drafts: see :meth:`JoiningTranslator.translate`; each is read once.
 
     Raises:
         TypeError: for anything but text.
-        ValueError: if the number of drafts is not n.
+        ValueError: if there are not as many drafts as sentences.
     """
+    lines = [stripped(text, number) for number, text in enumerate(texts_of(texts))]
     if drafts is None:
-        return [None] * n
-    given = [drafts] if is_one else drafts
-    if isinstance(given, str) or len(given) != n:
-        raise ValueError(f"drafts: must be one for each of {n} sentences; use None for no draft")
-    found: list[Optional[list[str]]] = []
-    for draft in given:
-        several = [draft] if isinstance(draft, str) else draft
-        is_list = isinstance(several, Sequence) and all(isinstance(text, str) for text in several)
-        if several is not None and not is_list:
-            raise TypeError("drafts: must be strings, lists of strings, or None")
-        found.append(None if several is None else [text for text in several if text.strip()])
-    return found
+        return lines, [None] * len(lines)
+    if isinstance(texts, str):
+        return lines, [draft_of(drafts)]
+    given = [] if isinstance(drafts, str) or not isinstance(drafts, Iterable) else list(drafts)
+    if len(given) != len(lines):
+        raise ValueError(
+            f"drafts: must be one for each of {len(lines)} sentences; use None for no draft"
+        )
+    return lines, [draft_of(draft) for draft in given]
+
+
+def draft_of(draft: Any) -> Optional[list[str]]:
+    """The drafts of a sentence, the best one first; ``None`` if none were given.
+
+    Raises:
+        TypeError: for anything but a string, an iterable of strings or ``None``.
+    """
+    if draft is None:
+        return None
+    is_iterable = isinstance(draft, Iterable) and not isinstance(draft, (str, bytes))
+    several = list(draft) if is_iterable else [draft]
+    if not all(isinstance(text, str) for text in several):
+        raise TypeError("drafts: must be strings, lists of strings, or None")
+    return [text for text in several if text.strip()]
 
 
 # One mailbox for each event loop with sentences.
@@ -385,12 +400,18 @@ def _result(job: SentenceJob, outcome: SearchOutcome, details: bool) -> Any:
         raise outcome
     best = outcome[: job.n_best]
     if not best or not math.isfinite(best[0].score):
-        return _failed(NOT_FINITE, details)
+        return _failed(NOT_FINITE, details, job.n_best)
     results = job.written(best, details)
     return results[0] if job.n_best == 1 else results
 
 
-def _failed(problem: Problem, details: bool) -> Translation:
+def _failed(problem: Problem, details: bool, n_best: int) -> Any:
+    """The return value for a sentence that cannot be translated.
+
+    Raises:
+        SentenceError: without ``details``.
+    """
     if not details:
         raise SentenceError({0: str(problem)}, [None])
-    return Translation(None, error=str(problem))
+    failed = Translation(None, error=str(problem))
+    return failed if n_best == 1 else [failed]

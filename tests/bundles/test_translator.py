@@ -133,7 +133,7 @@ def test_languages_and_limits(pair):
         ({"decoding": "jacobi"}, "the bundle has greedy, beam; export it with --decoding jacobi"),
         ({"decoding": "greedy", "beam": 4}, "keeps one hypothesis; use decoding beam"),
         ({"beam": 2, "nbest": 3}, "nbest 3: must be at most beam 2"),
-        ({"beam": 0}, "beam 0: must be at least 1"),
+        ({"beam": 0}, "beam 0: must be a whole number of at least 1"),
         ({"beam": True}, "beam True: must be"),
         ({"lenpen": float("nan")}, "lenpen nan: must be"),
         ({"temperature": 0}, "temperature 0: must be"),

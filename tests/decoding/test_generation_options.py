@@ -17,7 +17,9 @@ from fairseq_fastdec.decoding.generation_options import (
     READ_BY_TASKS,
     REFUSED,
     REFUSED_IF_ASKED_FOR,
+    VALID,
     WITHOUT_EFFECT,
+    shown,
 )
 from fairseq_fastdec.decoding.option_rules import check_options, rule_of
 from fairseq_fastdec.decoding.options import DecodingOptions, check_names
@@ -100,7 +102,7 @@ def test_a_token_that_does_not_end_sentences(model):
 
 
 def test_rates_that_are_no_numbers_are_not_ignored(model):
-    with pytest.raises(ValueError, match="^--diversity-rate: not possible"):
+    with pytest.raises(ValueError, match="^--diversity-rate nan: must be a number"):
         decoded(model, diversity_rate=NAN)
 
 
@@ -118,6 +120,10 @@ def test_defaults_are_not_refused():
         dict(lenpen=1e300), dict(max_len_a=NAN), dict(max_len_a=INF), dict(max_len_a=-0.5),
         dict(max_len_b=2.5), dict(max_len_b=NAN), dict(min_len=1.5), dict(prefix_size=-1),
         dict(no_repeat_ngram_size=2.0), dict(no_repeat_ngram_size=NAN),
+        *({name: None} for name in sorted(VALID)), *({name: "x"} for name in sorted(VALID)),
+        *({name: [1]} for name in sorted(VALID)),
+        dict(unnormalized="no"), dict(unnormalized=1), dict(sampling="yes"),
+        dict(diverse_beam_groups=2.0), dict(print_step=0), dict(lm_weight="0"),
         dict(nbest=0), dict(nbest=-1), dict(beam=0), dict(beam=2.0), dict(beam="5"),
     ],
     ids=str,
@@ -125,7 +131,8 @@ def test_defaults_are_not_refused():
 @pytest.mark.parametrize("decoding", ["greedy", "beam"])
 def test_values_that_mean_nothing(model, args, decoding):
     (name,) = args
-    with pytest.raises(ValueError, match=re.escape(f"{flag_of(name)} {args[name]}: must be ")):
+    given = f"{flag_of(name)} {shown(args[name])}: must be "
+    with pytest.raises(ValueError, match=re.escape(given)):
         decoded(model, decoding, **args)
 
 

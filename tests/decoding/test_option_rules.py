@@ -6,6 +6,7 @@ from dataclasses import fields
 
 import pytest
 
+from fairseq_fastdec.decoding.generation_options import shown
 from fairseq_fastdec.decoding.option_rules import methods_of, rule_of, values_of
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.decoding.registry import METHODS
@@ -25,7 +26,8 @@ METHOD_OF = {
     "jacobi_block_size": "gs_jacobi", "decoding_block_size": "blockwise",
     "min_block_size": "blockwise", "oracle_length": "jacobi", "max_candidates": "beam",
     "prune_threshold": "beam", "refill_threshold": "streaming", "stream_buffer": "streaming",
-    "max_beam_rows": "streaming", "proposal_confidence": "blockwise",
+    "max_beam_rows": "streaming", "proposal_confidence": "blockwise", "shortlist": "greedy",
+    "decoding_stats": "greedy",
 }  # fmt: skip
 
 
@@ -84,6 +86,9 @@ def test_every_option_is_for_all_methods_or_for_some():
         ("oracle_length", "no", "must be True or False"),
         ("max_candidates", NAN, "must be a whole number"),
         ("prune_threshold", NAN, "must be at least 0"),
+        ("prune_threshold", 10**400, "must be a number"),
+        ("shortlist", 3, "must be text"),
+        ("decoding_stats", True, "must be text"),
         ("prune_threshold", "1.5", "must be a number"),
         ("refill_threshold", NAN, "must be at least 0"),
         ("refill_threshold", 1.0, "must be less than 1"),
@@ -96,7 +101,8 @@ def test_every_option_is_for_all_methods_or_for_some():
 )
 def test_values_of_our_own_that_mean_nothing(option, value, message):
     options = DecodingOptions(decoding=METHOD_OF[option], **{option: value})
-    with pytest.raises(ValueError, match="^" + re.escape(f"{flag_of(option)} {value}: {message}")):
+    told = f"{flag_of(option)} {shown(value)}: {message}"
+    with pytest.raises(ValueError, match="^" + re.escape(told)):
         options.check()
 
 
