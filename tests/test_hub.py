@@ -1,5 +1,7 @@
 """The hub interface does what it is asked for, or refuses it by name."""
 
+import random
+
 import pytest
 import torch
 from fairseq.hub_utils import GeneratorHubInterface
@@ -159,3 +161,22 @@ def test_a_model_of_another_task_has_no_decoding_methods(load, monkeypatch):
         stock.translate("a b c", decoding="greedy")
     # fairseq ignores names that it does not know.
     assert stock.translate("a b c", decodign="greedy") == stock.translate("a b c")
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "beam", "fairseq"])
+@pytest.mark.parametrize("seed", range(3))
+def test_prefixes_belong_to_the_sentences_that_fairseq_gives_them_to(hub, decoding, seed):
+    """Rows of a prefix are those of a batch, where fairseq orders equal lengths at random."""
+    draw = random.Random(seed)
+    lines = [" ".join(draw.choices("abcdefgh", k=draw.choice([2, 2, 3, 4]))) for _ in range(12)]
+    sentences = [hub.encode(line) for line in lines]
+    letters = [hub.task.target_dictionary.index(draw.choice("abcdefgh")) for _ in lines]
+    step = {"prefix_tokens": torch.tensor(letters)[:, None]}
+    options = dict(beam=1, decoding=decoding, inference_step_args=step)
+    stock = GeneratorHubInterface.generate.__wrapped__
+    expected = stock(hub, sentences, **options)
+    found = hub.generate(sentences, **options)
+    assert [own[0]["tokens"].tolist() for own in found] == [
+        own[0]["tokens"].tolist() for own in expected
+    ]
+    assert sorted(own[0]["tokens"][0].item() for own in found) == sorted(letters)
