@@ -124,7 +124,7 @@ def test_heads_that_a_model_does_not_have():
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(decoding="blockwise", proposal_tree="few"), "--proposal-tree few: must be a whole"),
+        (dict(decoding="blockwise", proposal_tree="few"), "--proposal-tree 'few': must be a whole"),
         (dict(decoding="lookahead", lookahead_window=0), "--lookahead-window 0: must be at least"),
         (dict(decoding="lookahead", lookahead_window=1.5), "--lookahead-window 1.5: must be"),
         (dict(decoding="auto", acceptance="topk"), "--acceptance topk: does not apply to"),

@@ -9,11 +9,14 @@ import pytest
 import torch
 
 from fairseq_fastdec.decoding import build_generator
+from fairseq_fastdec.decoding.methods import beam as fixed_beam
 from fairseq_fastdec.decoding.methods.beams import BEAMS
 from fairseq_fastdec.decoding.methods.drafts import DRAFTING
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.decoding.registry import METHODS
+from fairseq_fastdec.engine import Shortlist
 from tests.support import tiny
+from tests.support.compiled import compiled
 from tests.support.lexical_tables import next_words, write_table
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
@@ -85,6 +88,25 @@ def test_no_other_token_is_ever_chosen(decoding, seed, narrow):
     assert used <= allowed
     free = {t for own in tokens(decode(model, decoding, None, sample)) for h in own for t in h}
     assert not free <= allowed or decoding == "blockwise"
+
+
+@pytest.mark.parametrize("way", ["compiled", "torch"])
+@pytest.mark.parametrize("decoding", SINGLE)
+def test_types_are_looked_up_once_for_each_batch(decoding, way, narrow, monkeypatch, request):
+    if way == "torch":
+        request.getfixturevalue("nothing_compiled")
+    calls = []
+    types_of = Shortlist.types_of
+    monkeypatch.setattr(Shortlist, "types_of", lambda *a: calls.append(1) or types_of(*a))
+    decode(model_for(decoding), decoding, narrow)
+    assert calls == [1]
+
+
+@compiled
+@pytest.mark.parametrize("decoding", BEAMS)
+def test_compiled_beams_build_none_in_torch(decoding, monkeypatch):
+    monkeypatch.setattr(fixed_beam, "Beam", None)
+    assert len(decode(stock_model(), decoding)) == len(LENGTHS)
 
 
 def test_double_tokens(narrow):

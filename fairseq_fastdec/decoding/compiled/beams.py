@@ -41,13 +41,21 @@ class SentenceLimits(NamedTuple):
         max_lens: the maximum length without EOS, int64 ``[B]``.
         waived: the number of first tokens for which --min-len is waived, int64 ``[B]``.
         prefix: int64 ``[B, P]``, padded on the right, or ``None``.
+        n_forced: the number of tokens of each prefix, at most the maximum length, int64 ``[B]``.
         random_states: for sampling, uint64 ``[B]``, or ``None``.
     """
 
     max_lens: np.ndarray
     waived: np.ndarray
     prefix: Optional[np.ndarray]
+    n_forced: np.ndarray
     random_states: Optional[np.ndarray]
+
+    def forced(self, number: int) -> list[int]:
+        """The tokens that the hypotheses of a sentence have to begin with."""
+        if self.prefix is None:
+            return []
+        return self.prefix[number, : self.n_forced[number]].tolist()
 
 
 class BeamResult(NamedTuple):

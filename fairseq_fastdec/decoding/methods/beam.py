@@ -63,9 +63,9 @@ class FixedBeam(DecodingGenerator):
     def translate_compiled(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
     ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        beams = self.beams_of(sources, prefix)
-        results = self.compiled_results(sources, self._limits(beams, ids, prefix), bos)
-        return in_order(self._copied(results, beams), sources, ids)
+        limits = self.limits(sources, ids, prefix)
+        results = self.compiled_results(sources, limits, bos)
+        return in_order(self._copied(results, limits), sources, ids)
 
     def translate(
         self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
@@ -73,7 +73,8 @@ class FixedBeam(DecodingGenerator):
         given = (self.network, self.rules, self.rule, self.statistics)
         if self.rule.draws is not None:
             self.rule.draws.begin(ids)
-        beams = self.beams_of(sources, prefix)
+        limits = self.limits(sources, ids, prefix)
+        beams = self._beams(limits, self.allowed_types(sources, prefix))
         done = self.decode(BeamBatch(*given), beams, sources, bos)
         results = (
             BeamResult(
@@ -84,7 +85,7 @@ class FixedBeam(DecodingGenerator):
             )
             for beam in done
         )
-        return in_order(self._copied(results, beams), sources, ids)
+        return in_order(self._copied(results, limits), sources, ids)
 
     def compiled_results(
         self, sources: Sources, limits: SentenceLimits, bos: int
@@ -92,23 +93,33 @@ class FixedBeam(DecodingGenerator):
         """The results of the compiled search, in any order."""
         return self.search.results(sources, limits, bos, self.statistics)
 
-    def _copied(self, results: Iterator[BeamResult], beams: list[Beam]) -> Iterator[BeamResult]:
+    def _copied(
+        self, results: Iterator[BeamResult], limits: SentenceLimits
+    ) -> Iterator[BeamResult]:
         """If the prefix contains EOS, fairseq returns k copies of the hypothesis."""
         for number, found, steps, expansions in results:
-            if self.eos in beams[number].forced and not self.rule.waits:
+            if self.eos in limits.forced(number) and not self.rule.waits:
                 best, k = found[0].items(), self.rule.width
                 found = [{name: tensor.clone() for name, tensor in best} for _ in range(k)]
             yield BeamResult(number, found, steps, expansions)
 
-    def _limits(
-        self, beams: list[Beam], ids: list[int], prefix: Optional[Tensor]
-    ) -> SentenceLimits:
-        """Limits of each sentence for the compiled search."""
+    def limits(self, sources: Sources, ids: list[int], prefix: Optional[Tensor]) -> SentenceLimits:
+        """The limits of the output of each sentence.
+
+        Raises:
+            ValueError: for padding before or inside a prefix.
+        """
+        max_lens = np.array(self.max_lens(sources))
+        n_forced, width = np.zeros_like(max_lens), 0
+        if prefix is not None:
+            n_forced = np.minimum(prefix_lengths(prefix, self.rules.pad).cpu().numpy(), max_lens)
+            width = prefix.size(1)
         draws = self.rule.draws
         return SentenceLimits(
-            max_lens=np.array([beam.max_len for beam in beams]),
-            waived=np.array([beam.n_waived for beam in beams]),
-            prefix=None if prefix is None or not prefix.size(1) else prefix.numpy(),
+            max_lens=max_lens,
+            waived=np.minimum(self.n_waived(width, n_forced), max_lens),
+            prefix=None if prefix is None or not width else prefix.cpu().numpy(),
+            n_forced=n_forced,
             random_states=None if draws is None else np.array(draws.states(ids), dtype=np.uint64),
         )
 
@@ -120,29 +131,31 @@ class FixedBeam(DecodingGenerator):
         while batch.beams:
             yield from batch.expand(batch.beams, bos)
 
-    def beams_of(self, sources: Sources, prefix: Optional[Tensor]) -> list[Beam]:
-        """Create a beam for each source, with its length limits and prefix."""
-        if prefix is None:
-            prefix = sources.lengths.new_zeros(sources.n, 0)
-        prefix_lengths(prefix, self.rules.pad)
-        allowed = self.allowed_types(sources, prefix)
-        beams = []
-        for number, max_len in enumerate(self.max_lens(sources)):
-            row = prefix[number].tolist()[:max_len]
-            forced = [token for token in row if token != self.rules.pad]
-            n_waived = min(self.n_waived(prefix.size(1), len(forced)), max_len)
-            types = None if allowed is None else allowed[number]
-            beams.append(Beam(number, max_len, forced, n_waived, types))
-        return beams
+    def _beams(self, limits: SentenceLimits, allowed: Optional[list[np.ndarray]]) -> list[Beam]:
+        """The beam of each sentence.
+
+        Args:
+            allowed: the target types that a shortlist allows; ``None`` for all.
+        """
+        return [
+            Beam(
+                number,
+                max_len,
+                limits.forced(number),
+                int(limits.waived[number]),
+                None if allowed is None else allowed[number],
+            )
+            for number, max_len in enumerate(limits.max_lens.tolist())
+        ]
 
     def max_lens(self, sources: Sources) -> list[int]:
         """The maximum length of each translation; in fairseq, the same for the whole batch."""
         return [self.rules.max_len(sources.width)] * sources.n
 
-    def n_waived(self, width: int, n_forced: int) -> int:
+    def n_waived(self, width: int, n_forced: np.ndarray) -> np.ndarray:
         """The number of first tokens without --min-len; in fairseq, the width of all prefixes.
 
         Args:
-            width: of all prefixes; n_forced: the length of the sentence's prefix.
+            width: of all prefixes; n_forced: the length of each sentence's prefix, int64 ``[B]``.
         """
-        return width
+        return np.full_like(n_forced, width)

@@ -1,5 +1,7 @@
 """VAR-BATCH: beams whose width depends on the candidates' scores (Yang et al. 2020, section 3)."""
 
+import numpy as np
+
 from ..sources import Sources
 from .beam import FixedBeam
 
@@ -18,5 +20,5 @@ class VariableBeam(FixedBeam):
     def max_lens(self, sources: Sources) -> list[int]:
         return [self.rules.max_len(length) for length in sources.lengths.tolist()]
 
-    def n_waived(self, width: int, n_forced: int) -> int:
+    def n_waived(self, width: int, n_forced: np.ndarray) -> np.ndarray:
         return n_forced
