@@ -33,8 +33,10 @@ def hard_alignments(
 
     Returns:
         for each hypothesis, pairs of a source and a target subword, numbered from 0, without EOS
-        and padding. The source subword has the largest attention in the last layer (or in the layer
-        that the model was trained to align with), averaged over heads and the ensemble.
+        and padding. The source subword has the largest attention in the last layer, averaged over
+        heads and the ensemble. For ``transformer_align`` it is the attention of the layer and heads
+        that were trained to align; fairseq's generator uses the last layer instead, unless the
+        model was trained with ``--full-context-alignment``.
 
     Raises:
         ValueError: for a model without attention to its sources.
