@@ -18,8 +18,9 @@ class Auto(SingleHypothesisMethod):
     """Blockwise or lookahead decoding, with proposals only while they save time.
 
     The output is that of greedy decoding. Models with prediction heads are decoded by
-    :class:`Blockwise`, others by :class:`Lookahead`. Measured times decide whether a step has
-    proposals, see :mod:`.methods.proposal_times`.
+    :class:`Blockwise`, others by :class:`Lookahead`. In compiled code, measured times decide
+    whether a step has proposals (``cpp/proposal_times.h``). In torch, steps have the proposals of
+    heads, and no others.
     """
 
     @classmethod

@@ -17,7 +17,6 @@ from .acceptance import AcceptanceTest, acceptance_of
 from .generator import SingleHypothesisMethod
 from .given_drafts import GivenDrafts, opened
 from .outputs import OutputBatch
-from .proposal_times import ProposalTimes
 from .proposal_trees import tree_of
 from .proposals import Proposed, chain_of
 
@@ -113,7 +112,8 @@ class Blockwise(SingleHypothesisMethod):
         is_limited = options.keeps_p1_tokens and self.network.has_sequential_heads
         default = DEFAULT_CONFIDENCE if is_limited else 0.0
         self._confidence = default if given is None else given
-        self._times = ProposalTimes(options.proposes_by_time or (given is None and is_limited))
+        # In torch, steps take hardly longer for several tokens, and all steps have proposals.
+        self._by_time = options.proposes_by_time or (given is None and is_limited)
 
     @property
     def n_proposing_heads(self) -> int:
@@ -124,7 +124,7 @@ class Blockwise(SingleHypothesisMethod):
             n_heads=self._n_heads,
             n_in_tree=self.options.proposal_tree or 0,
             confidence=self._confidence,
-            by_time=self._times.is_used,
+            by_time=self._by_time,
             acceptance=self._acceptance,
         )
 
@@ -142,8 +142,7 @@ class Blockwise(SingleHypothesisMethod):
             if not batch.n_rows:
                 break
             # Predict: y_{j+i} = argmax p_i(y_{j+i} | y_1 ... y_j, x) for i = 1 ... k (section 3).
-            proposes = self._times.propose(batch.n_rows)
-            block = self._predict(batch, features, certain, self._n_heads if proposes else 1)
+            block = self._predict(batch, features, certain, self._n_heads)
             block = with_drafts(block, batch, given)
             # Verify: p_1 predicts the token after each token of the block. This invocation also
             # computes the features of the next prediction (section 4).
@@ -160,13 +159,11 @@ class Blockwise(SingleHypothesisMethod):
             is_tree = block.parents is not None
             batch.observe(1, tokens[:, 1:], best, best_scores, n, n if is_tree else None)
             n_taken = batch.keep(tokens, scores, n, path if is_tree else None)
-            if proposes:
-                self._count_heads(n_taken[given.n_proposed(batch, 0).eq(0)].tolist())
+            self._count_heads(n_taken[given.n_proposed(batch, 0).eq(0)].tolist())
             given.learn(batch, n - 1)
             # The next prediction starts at the last accepted token.
             certain, certain_score = best[row, n - 1], best_scores[row, n - 1]
             features = fed[row, path[row, n - 1]]
-            self._times.learn(n_taken + certain.eq(batch.rules.eos))
 
     def _predict(
         self, batch: OutputBatch, features: Tensor, certain: Tensor, n_heads: int

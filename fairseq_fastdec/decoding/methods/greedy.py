@@ -8,7 +8,6 @@ from .drafts import Draft
 from .generator import SingleHypothesisMethod
 from .lookahead import decode_in_windows
 from .outputs import OutputBatch
-from .proposal_times import ProposalTimes
 
 
 class Greedy(SingleHypothesisMethod):
@@ -24,7 +23,7 @@ class Greedy(SingleHypothesisMethod):
         if batch.sources.drafts is None:
             decode_greedily(batch, last)
         else:
-            decode_in_windows(batch, last, 1, Draft(), self.given_drafts, ProposalTimes(False))
+            decode_in_windows(batch, last, 1, Draft(), self.given_drafts)
 
 
 def decode_greedily(batch: OutputBatch, last: Tensor) -> None:

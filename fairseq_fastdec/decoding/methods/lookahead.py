@@ -21,7 +21,6 @@ from .drafts import Draft, draft_of
 from .generator import SingleHypothesisMethod
 from .given_drafts import GivenDrafts, opened, verified
 from .outputs import OutputBatch
-from .proposal_times import ProposalTimes
 
 
 @dataclass
@@ -43,18 +42,21 @@ class Lookahead(SingleHypothesisMethod):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self._window = self.options.lookahead_window
-        self._times = ProposalTimes(self.options.proposes_by_time)
         self._drafts, self._compiled_drafts = draft_of(
             self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=True
         )
 
     def search_options(self) -> BlockOptions:
         return BlockOptions(
-            window=self._window, by_time=self._times.is_used, drafts=self._compiled_drafts
+            window=self._window,
+            by_time=self.options.proposes_by_time,
+            drafts=self._compiled_drafts,
         )
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        decode_in_windows(batch, last, self._window, self._drafts, self.given_drafts, self._times)
+        # Guesses never saved time in torch, which does not measure it.
+        window = 1 if self.options.proposes_by_time else self._window
+        decode_in_windows(batch, last, window, self._drafts, self.given_drafts)
 
 
 def decode_in_windows(
@@ -63,7 +65,6 @@ def decode_in_windows(
     window: int,
     drafts_of_method: Draft,
     given: GivenDrafts,
-    times: ProposalTimes,
 ) -> None:
     """Feed each row its certain next token and drafts; keep the drafts that equal the answers.
 
@@ -71,7 +72,6 @@ def decode_in_windows(
         last: int64 ``[R]``, the first token to feed to each row.
         window: the maximum number of tokens per block, unless a given draft has more.
         given: drafts that take precedence over the method's.
-        times: decide whether the method drafts in a step.
     """
     drafts_of_method.begin(batch)
     given.begin(batch)
@@ -92,8 +92,7 @@ def decode_in_windows(
         if not batch.n_rows:
             break
         # The answers to wrong tokens are guesses for the tokens after the certain one.
-        proposes = times.propose(batch.n_rows)
-        n_drafts = min(window, batch.most_left(1)) - 1 if proposes else 0
+        n_drafts = min(window, batch.most_left(1)) - 1
         offsets = torch.arange(n_drafts, device=last.device)
         places = 1 + n_right[:, None] + offsets
         guesses = answers.gather(1, places.clamp(max=answers.size(1) - 1))
@@ -105,9 +104,7 @@ def decode_in_windows(
         # Accept: keep the certain token and the drafts that are right.
         block = torch.cat([certain[:, None], drafts], dim=1)
         block_scores = torch.cat([certain_score[:, None], scores[:, :-1]], dim=1)
-        n_taken = batch.keep(block, block_scores, 1 + n_right)
-        ends = answers.gather(1, n_right[:, None]).eq(batch.rules.eos)
-        times.learn(n_taken + ends.squeeze(1))
+        batch.keep(block, block_scores, 1 + n_right)
 
 
 def _within_limits(batch: OutputBatch, drafts: Tensor, first: int) -> Tensor:

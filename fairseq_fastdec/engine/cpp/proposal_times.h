@@ -2,8 +2,8 @@
 //
 // Proposals save time if a step takes hardly longer for several tokens than for one, and cost time
 // if a batch already uses the whole processor. This depends on the model, the precision, the
-// processor and the number of sentences, so the time per token is measured with and without
-// proposals. For searches whose output does not depend on the proposals.
+// processor and the number of sentences, so steps with and without proposals are timed. For
+// searches whose output does not depend on the proposals.
 
 #pragma once
 
@@ -13,11 +13,16 @@
 
 namespace fastdec {
 
-// The time per token in steps with similar numbers of sentences.
+// The choice for steps with similar numbers of sentences.
+//
+// A trial is a few steps with or without proposals. Two trials of both ways that follow each other
+// give a ratio of times, in which changes of the machine's speed cancel out. Between two trials of
+// the slower way, the faster one is used for a time that doubles while the choice stays the same, so
+// a wrong choice is soon corrected and trials of a slow way become rare.
 class TimesOfSize {
  public:
-  // trial: the number of steps of a measurement
-  explicit TimesOfSize(int64_t trial = 32) : trial(trial), rest(FIRST_REST * trial) {}
+  // trial: the number of steps of a trial
+  explicit TimesOfSize(int64_t trial = 8) : trial(trial) {}
 
   // Whether the next step has proposals.
   bool proposes() {
@@ -26,79 +31,78 @@ class TimesOfSize {
     return is_proposing;
   }
 
-  // Records the time of the last step, and the number of tokens that it added to the outputs.
-  void learn(double of_step, int64_t n_tokens) {
-    seconds += of_step, tokens += n_tokens;
+  // Records the time of the last step, and the number of tokens that it added to each output.
+  void learn(double of_step, double n_tokens) {
+    tokens[is_proposing].add(n_tokens);
+    seconds += of_step;
     if (steps_left % trial) return;
-    if (tokens) ways[is_proposing].add(seconds / double(tokens));
-    seconds = 0, tokens = 0;
+    if (was_proposing != is_proposing && before > 0)
+      ratios[n_ratios++ % int64_t(ratios.size())] =
+          is_proposing ? seconds / before : before / seconds;
+    before = seconds, was_proposing = is_proposing, seconds = 0;
   }
 
  private:
-  // The measurements of each way before the first decision.
-  static constexpr int64_t FIRST_TRIALS = 3;
-  // In measurements: the time between two later trials of the slower way, which quadruples after
-  // each, and its maximum.
-  static constexpr int64_t FIRST_REST = 32, LONGEST_REST = 512;
+  // The number of ratios before the first choice.
+  static constexpr int64_t FIRST_RATIOS = 5;
+  // In trials: the time until the slower way is tried again.
+  static constexpr int64_t FIRST_REST = 4, LONGEST_REST = 1024;
 
-  // The last measurements of a way to decode, in seconds per token. Their median is used, since the
-  // process may have been interrupted.
-  class Way {
+  // The mean number of tokens of a step, in which recent steps count more.
+  class Mean {
    public:
-    void add(double measurement) { measured[n_measured++ % int64_t(measured.size())] = measurement; }
-    // There must be measurements.
-    double median() const {
-      auto sorted = measured;
-      const int64_t n = std::min(n_measured, int64_t(measured.size()));
-      std::sort(sorted.begin(), sorted.begin() + n);
-      return sorted[(n - 1) / 2];
+    void add(double value) {
+      sum += value, ++n;
+      if (n > LONG_AGO) sum /= 2, n /= 2;
     }
-    double latest() const { return measured[(n_measured - 1) % int64_t(measured.size())]; }
-
-    int64_t n_measured = 0;
+    double value() const { return sum / std::max(n, 1.0); }
 
    private:
-    std::array<double, 9> measured = {};
+    static constexpr double LONG_AGO = 512;
+    double sum = 0, n = 0;
   };
 
-  void choose() {
-    const Way &without = ways[0], &proposing = ways[1];
-    bool is_due = std::min(without.n_measured, proposing.n_measured) < FIRST_TRIALS;
-    if (is_due) {
-      is_proposing = proposing.n_measured <= without.n_measured;
-    } else {
-      const bool is_faster = proposing.median() <= without.median();
-      // A trial of the slower way is repeated if it was faster than the other way: the measurements
-      // before it may be wrong.
-      is_due = is_proposing == is_faster
-                   ? is_rested
-                   : !is_rested && ways[is_proposing].latest() < ways[is_faster].median();
-      is_proposing = is_faster != is_due;
-    }
-    steps_left = is_due ? trial : rest;
-    if (is_due && is_rested) rest = std::min(4 * rest, LONGEST_REST * trial);
-    is_rested = !is_due;
+  // The median, since the process may have been interrupted.
+  double median_ratio() const {
+    auto sorted = ratios;
+    const int64_t n = std::min(n_ratios, int64_t(sorted.size()));
+    std::sort(sorted.begin(), sorted.begin() + n);
+    return sorted[n / 2];
   }
 
-  std::array<Way, 2> ways;  // without and with proposals
-  double seconds = 0;  // of the current measurement, as the tokens
-  int64_t tokens = 0;
-  // steps_left: until the next choice, which ends a measurement
-  int64_t trial, rest, steps_left = 0;
-  bool is_proposing = true, is_rested = false;
+  void choose() {
+    if (n_ratios < FIRST_RATIOS) {
+      is_proposing = !is_proposing, steps_left = trial;
+      return;
+    }
+    const bool is_faster = median_ratio() * tokens[0].value() <= tokens[1].value();
+    if (is_resting && is_proposing == is_faster) {
+      is_proposing = !is_faster, is_resting = false, steps_left = trial;
+      return;
+    }
+    rest = is_faster == was_faster ? std::min(2 * rest, LONGEST_REST) : FIRST_REST;
+    is_proposing = was_faster = is_faster, is_resting = true, steps_left = rest * trial;
+  }
+
+  std::array<Mean, 2> tokens;     // without and with proposals
+  std::array<double, 9> ratios{};  // the last times of a trial with proposals to one without
+  double seconds = 0, before = 0;  // of the current trial, and of the one before
+  int64_t trial, n_ratios = 0, rest = FIRST_REST, steps_left = 0;
+  bool is_proposing = true, was_proposing = true, was_faster = false, is_resting = false;
 };
 
 // The times for different numbers of sentences: less than 4, less than 16, and so on.
 class ProposalTimes {
  public:
   ProposalTimes() {
-    // The more sentences, the fewer steps have enough blocks.
+    // The more sentences, the longer a step takes, and the fewer there are.
     for (int64_t size = 0; size < N_SIZES; ++size)
-      of_sizes[size] = TimesOfSize(std::max<int64_t>(32 >> 2 * size, 4));
+      of_sizes[size] = TimesOfSize(std::max<int64_t>(8 >> size, 4));
   }
 
   // Whether the next step, of n sentences, has proposals.
   bool propose(int64_t n_rows) {
+    n = n_rows;
     int64_t size = 0;
     while (n_rows >>= 2) ++size;
     current = &of_sizes[std::min(size, N_SIZES - 1)];
@@ -111,7 +115,7 @@ class ProposalTimes {
     if (n_cold < COLD)
       ++n_cold;
     else
-      current->learn(seconds, n_tokens);
+      current->learn(seconds, double(n_tokens) / double(n));
   }
 
  private:
@@ -120,7 +124,7 @@ class ProposalTimes {
 
   std::array<TimesOfSize, N_SIZES> of_sizes;
   TimesOfSize *current = nullptr;
-  int64_t n_cold = 0;
+  int64_t n = 0, n_cold = 0;
 };
 
 }  // namespace fastdec

@@ -355,6 +355,43 @@ void test_proposal_times(bool faster) {
   check_close(n_faster > 960, true, 0, "steps of the faster way");
 }
 
+// The time of 8,000 tokens, in times of steps with one token.
+//   cost: the time of a token with proposals, of which three are right on average
+//   way: 0 or 1 for steps that are all without or with proposals, or -1 for those that are chosen
+double time_of_search(double cost, int way, uint32_t seed) {
+  std::mt19937 draw(seed);
+  std::normal_distribution<double> noise(0, 0.1);
+  std::uniform_real_distribution<double> any(0, 1);
+  std::uniform_int_distribution<int64_t> length(10, 40), accepted(1, 5);
+  ProposalTimes times;
+  double seconds = 0;
+  for (int64_t n_tokens = 0; n_tokens < 8000;) {
+    for (int64_t left = length(draw); left > 0;) {
+      const bool chosen = times.propose(1);
+      const bool proposes = way < 0 ? chosen : way == 1;
+      const int64_t n = std::min(left, proposes ? accepted(draw) : int64_t(1));
+      double step = (proposes ? 3 * cost : 1) * std::exp(noise(draw));
+      step *= 1 + 0.2 * std::sin(double(n_tokens) / 900);  // the speed of the machine changes
+      if (any(draw) < 0.02 * step) step += 4;              // the process is interrupted
+      times.learn(step, n);
+      seconds += step, n_tokens += n, left -= n;
+    }
+  }
+  return seconds;
+}
+
+// The times of trials and of wrong choices are a small part of all.
+void test_times_of_trials(double cost) {
+  double mean = 0, largest = 0;
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    const double best = std::min(time_of_search(cost, 0, seed), time_of_search(cost, 1, seed));
+    const double lost = time_of_search(cost, -1, seed) / best - 1;
+    mean += lost / 40, largest = std::max(largest, lost);
+  }
+  check_close(mean < 0.02, true, 0, "mean time of trials");
+  check_close(largest < 0.08, true, 0, "largest time of trials");
+}
+
 template <typename Vec>
 void test_all() {
   test_functions<Vec>();
@@ -430,6 +467,7 @@ int main() {
   for (int64_t widest : {int64_t(4), int64_t(8), int64_t(16), TILE_FLOATS})
     for (const Format *format : {&BF16, &INT8}) test_rounded_products(*format, widest);
   for (bool faster : {false, true}) test_proposal_times(faster);
+  for (double cost : {0.6, 1.0, 1.25, 1.5}) test_times_of_trials(cost);
   test_free_cores();
   std::puts("all kernels agree");
 }
