@@ -32,7 +32,7 @@ from .decoding.generation_options import COUNT, shown
 from .decoding.hypothesis import NONE, Hypothesis, NotFinite
 from .decoding.methods.streaming import Capacity, Streaming
 from .decoding.option_rules import given
-from .decoding.registry import STOCK
+from .decoding.registry import STOCK, any_joining
 from .decoding.translation_memory import TranslationMemory
 from .engine.kernels import loading
 from .engine.searches import Output, Recipe
@@ -531,8 +531,8 @@ class Translator(JoiningTranslator):
         if recipe is None:
             raise ValueError(
                 f"--decoding {generator.name}: bundles do not support this method or its options; "
-                "use greedy, blockwise, lookahead, auto, beam or variable_beam without --shortlist "
-                "and --sampling, with models that compiled code supports"
+                f"use {any_joining()} without --shortlist and --sampling, with models that "
+                "compiled code supports"
             )
         if self._changes_hypotheses:
             raise ValueError(

@@ -33,6 +33,9 @@ DRAFTED = ("greedy", "blockwise", "lookahead", "auto")
 ALL_DRAFTED = ", ".join(DRAFTED)
 ANY_DRAFTED = f"{', '.join(DRAFTED[:-1])} or {DRAFTED[-1]}"
 
+# The methods whose sentences cannot join a running batch.
+OF_WHOLE_BATCHES = (STOCK, "double_token")
+
 GeneratorClass = TypeVar("GeneratorClass", bound=type)
 
 
@@ -70,6 +73,12 @@ def register_decoding(
 def decoding_names() -> tuple[str, ...]:
     """All values of ``--decoding``."""
     return (STOCK, *METHODS)
+
+
+def any_joining() -> str:
+    """The names of the methods whose sentences can join running batches, for messages."""
+    *names, last = (name for name in METHODS if name not in OF_WHOLE_BATCHES)
+    return f"{', '.join(names)} or {last}"
 
 
 def generator_class(name: str) -> Any:

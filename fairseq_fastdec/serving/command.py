@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..bundles.file import is_bundle
+from ..decoding.registry import any_joining
 from ..errors import end_with, errors_in_one_line
 from ..opening import load
 from ..tools.command_line import add_memory_options, positive, program
@@ -191,8 +192,8 @@ def open_translator(path: str, **options: Any) -> Any:
     translator = load(path, **decoding)
     if translator.job("a", {}) is None:
         raise ValueError(
-            f"{path}: sentences cannot join running batches; use --decoding greedy, blockwise, "
-            "lookahead, auto, beam or variable_beam, and a model that the compiled engine supports"
+            f"{path}: sentences cannot join running batches; use --decoding {any_joining()}, and "
+            "a model that the compiled engine supports"
         )
     translator.schedule(**scheduling)
     return translator

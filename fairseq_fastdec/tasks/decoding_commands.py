@@ -27,6 +27,21 @@ def is_decoding_command() -> bool:
     return False
 
 
+def warn_of_beam(beam: int, method: str) -> None:
+    """Warn that an explicit ``--beam`` has no effect in a method with one hypothesis.
+
+    Such methods only accept 1 and 5, fairseq's default.
+    """
+    is_given = any(argument.split("=")[0] == "--beam" for argument in sys.argv[1:])
+    if beam > 1 and is_given and is_decoding_command():
+        logger.warning(
+            "--beam %d: has no effect, since --decoding %s keeps one hypothesis; remove it, or use "
+            "--decoding beam",
+            beam,
+            method,
+        )
+
+
 def warn_of_shards(generation: Any) -> None:
     """Warn that ``--num-shards`` has no effect, since fairseq-generate silently ignores it.
 

@@ -23,7 +23,7 @@ from ..decoding.registry import STOCK
 from ..decoding.translation_memory import TranslationMemory
 from ..engine import release_once_prepared
 from ..mapped_checkpoints import read_weights
-from .decoding_commands import is_decoding_command, warn_of_shards
+from .decoding_commands import is_decoding_command, warn_of_beam, warn_of_shards
 from .stock_generator import for_one_beam, settings_of
 
 STREAM_BUFFER = 4096
@@ -196,6 +196,7 @@ class FastDecoding(Task):
         will_go = release_once_prepared(models) if self._may_release(options) else []
         read_weights(loaded, but=will_go)
         if generator.keeps_one_hypothesis and hasattr(args, "beam"):
+            warn_of_beam(args.beam, generator.name)
             args.beam = 1
         if isinstance(generator, Streaming):
             generator.capacity = self._capacity

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 import fairseq_fastdec
+from fairseq_fastdec.decoding.registry import METHODS, OF_WHOLE_BATCHES, any_joining
 from fairseq_fastdec.serving.app import LanguagePair, create_app
 from fairseq_fastdec.serving.command import open_translator
 from fairseq_fastdec.serving.config import ServerOptions
@@ -61,6 +62,16 @@ def test_a_sentence_that_is_too_long(app):
 def test_wrong_options():
     with pytest.raises(ValueError, match="beem"):
         open_translator(str(MODEL), beem=3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_methods_that_messages_name_are_those_that_join(method):
+    if method == "double_token":
+        assert method in OF_WHOLE_BATCHES
+        return
+    translator = fairseq_fastdec.load(MODEL, decoding=method)
+    assert translator.job("a", {}) is not None
+    assert method in any_joining()
 
 
 def test_methods_that_take_whole_batches():

@@ -98,3 +98,11 @@ def test_shards_of_our_own_tools_are_no_news(corpus, baseline, tmp_path, caplog)
     options += ["--no-progress-bar", "--num-shards", "2", "--shard-id", "0", *GREEDY]
     distillation.main([str(corpus), "--destdir", str(tmp_path / "out"), *options])
     assert "--num-shards" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "flags, is_warned", [([], False), (["--beam", 5], True), (["--beam=5"], True)]
+)
+def test_a_beam_without_effect_is_told(corpus, baseline, caplog, flags, is_warned):
+    generate(corpus, baseline, "--decoding", "greedy", *flags)
+    assert ("--beam 5: has no effect, since --decoding greedy" in caplog.text) == is_warned
