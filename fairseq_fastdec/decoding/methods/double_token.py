@@ -63,7 +63,8 @@ class PairBeam:
         number: the sentence's place in its batch.
         forced: the tokens that the first slots must hold; padding allows any token.
         beam: B_t, best first. It starts with an empty hypothesis.
-        ended: H, the K-best translation hypotheses.
+        ended: H; of two pairs that end the same sentence, only the better one.
+        n_finalized: the number of finalized pairs, in which both of them count, as in the paper.
         expansions: the number of hypotheses expanded over all steps.
     """
 
@@ -71,6 +72,7 @@ class PairBeam:
     forced: list[int]
     beam: list[PairHypothesis] = field(default_factory=lambda: [PairHypothesis([], [], 0.0)])
     ended: list[PairHypothesis] = field(default_factory=list)
+    n_finalized: int = 0
     expansions: int = 0
 
 
@@ -121,11 +123,11 @@ class DoubleToken(DecodingGenerator):
             sides = self._decode_beam(beams, t)
             for pair_beam in beams:
                 self._extend(pair_beam, [next(sides) for _ in pair_beam.beam])
-            # Line 4: while |H| < K, for each sentence.
+            # Line 4: while |H| < K, for each sentence. The last step may finalize more than K.
             done = [
                 pair_beam
                 for pair_beam in beams
-                if len(pair_beam.ended) >= self.beam or not pair_beam.beam
+                if pair_beam.n_finalized >= self.beam or not pair_beam.beam
             ]
             for pair_beam in done:
                 found = self._best_first((own.tokens, own.scores) for own in pair_beam.ended)
@@ -200,8 +202,11 @@ class DoubleToken(DecodingGenerator):
         # Lines 8 to 12: FINALIZE the pairs with EOD among the W best.
         best = pairs[: self.beam]
         for n, candidate in enumerate(best):
+            if not candidate.has_ended(end):
+                continue
+            pair_beam.n_finalized += 1
             is_known = any(candidate.ends_like(better, end) for better in best[:n])
-            if candidate.has_ended(end) and not is_known and len(pair_beam.ended) < self.beam:
+            if not is_known:
                 pair_beam.ended.append(candidate)
         # Lines 13 to 20: EXPANDBEAM by the W best pairs without EOD.
         growing = [candidate for candidate in pairs if not candidate.has_ended(end)]
@@ -218,9 +223,9 @@ class DoubleToken(DecodingGenerator):
             pairs.row = row
 
     def _best_first(self, ended: Iterable[tuple[list[int], list[float]]]) -> list[Hypothesis]:
-        """fairseq's dicts of hypotheses, given the tokens of their slots and the scores."""
+        """fairseq's dicts of the K best hypotheses, given the tokens of slots and the scores."""
         pairs = (natural(*own, self.order, self._end, self.eos) for own in ended)
-        return best_first(
+        found = best_first(
             hypothesis(
                 torch.tensor(tokens, device=self._device),
                 self.rules.score(scores),
@@ -228,6 +233,7 @@ class DoubleToken(DecodingGenerator):
             )
             for tokens, scores in pairs
         )
+        return found[: self.beam]
 
 
 def double_top_k(

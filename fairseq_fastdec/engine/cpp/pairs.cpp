@@ -127,10 +127,12 @@ void PairSearch::extend(PairBeam &own, int64_t first_row, std::vector<int64_t> &
   // Lines 8 to 12: FINALIZE those of the W best pairs that have an end.
   const std::vector<Pair> leading = best_of(pairs, options.width);
   for (auto pair = leading.begin(); pair != leading.end(); ++pair) {
+    if (!has_end(*pair)) continue;
+    ++own.n_finalized;
     const bool is_known = std::any_of(leading.begin(), pair, [&](const Pair &better) {
       return end_alike(better, *pair);
     });
-    if (!has_end(*pair) || is_known || int64_t(own.ended.size()) == options.width) continue;
+    if (is_known) continue;
     Pair last = *pair;
     last.before = parents[last.before];
     own.ended.push_back(hypothesis(own, last));

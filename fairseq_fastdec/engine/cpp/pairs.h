@@ -26,7 +26,8 @@ struct PairBeam {
   Request request;          // forced tokens are those of the first slots: left, right, left, ...
   std::vector<Pair> pairs;  // all pairs so far
   std::vector<int64_t> entries;  // the indices of the entries' last pairs, best first
-  std::vector<Hypothesis> ended;
+  std::vector<Hypothesis> ended;  // without the second of two pairs that end alike
+  int64_t n_finalized = 0;        // with it
   int64_t steps = 0, expansions = 0;
 };
 
@@ -58,7 +59,7 @@ class PairSearch : public Loop<Request, BeamResult, BeamCounts> {
   // Whether two pairs end the same sentence, such as (token, end) and (end, token).
   bool end_alike(const Pair &one, const Pair &other) const;
   bool is_done(const PairBeam &own) const {
-    return own.entries.empty() || int64_t(own.ended.size()) >= options.width;
+    return own.entries.empty() || own.n_finalized >= options.width;
   }
   // The hypothesis that ends with a pair.
   static Hypothesis hypothesis(const PairBeam &own, const Pair &last);
