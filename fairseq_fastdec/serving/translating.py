@@ -19,6 +19,7 @@ from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe
 from ..results import NOT_FINITE, Problem, SentenceError, Translation, stripped_lines
 from .scheduler import Mailbox, Scheduler, SchedulerOptions, SearchOutcome
+from .turns import turn
 
 # The maximum number of sentences of a stream that wait, are decoded or are held for their turn.
 STREAM_BUFFER = 512
@@ -163,6 +164,7 @@ class JoiningTranslator(ABC):
         """
         (own_draft,) = drafts_of(draft, True, 1)
         (stripped,) = stripped_lines([text])
+        await turn()
         job = self._job_or_result(stripped, options, details, own_draft)
         if not isinstance(job, SentenceJob):
             return await asyncio.to_thread(job)
@@ -180,6 +182,7 @@ class JoiningTranslator(ABC):
         except asyncio.CancelledError:
             mailbox.cancel(number)
             raise
+        await turn()
         return _result(job, outcome, details)
 
     def translate_stream(

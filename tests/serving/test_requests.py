@@ -122,7 +122,7 @@ def test_no_body_breaks_the_server(kind, body):
 
 
 @pytest.mark.parametrize(
-    "text", ["a\0b", "\u202eשלום. مرحبا؟", "👩‍👩‍👧‍👦", "\ufeff\ufffe", "a\x1b[0m"]
+    "text", ["a\0b", "\u202eשלום. مرحبا؟", "👩‍👩‍👧‍👦", "\ufffe", "a\x1b[0m"]
 )
 def test_odd_texts(text):
     answer = translate(app_with(), q=text)
