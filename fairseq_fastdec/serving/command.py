@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -133,6 +134,8 @@ def serve(config: ServiceConfig, on_ray: bool = False) -> None:
             pairs.append(_open(model, config.server, on_ray))
             opened.callback(pairs[-1].translator.close)
         app = create_app(pairs, config.server)
+        # Otherwise the garbage collector would search the models again and again, which blocks.
+        gc.freeze()
         logger.info("listening on http://%s:%d", config.server.host, config.server.port)
         server_of(app, config.server).run([listener])
 

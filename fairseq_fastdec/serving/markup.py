@@ -12,23 +12,21 @@ from typing import NamedTuple, Optional
 
 from .open_elements import OpenElements
 
+NAME = r"[^\t\n\f\r\ />][^\t\n\f\r\ />=]*"
+EQUALS = r"[\t\n\f\r\ ]*=[\t\n\f\r\ ]*"
 # A quoted value without an end extends to the end of the document.
-ATTRIBUTE = r"""
-    (?P<name>[^\t\n\f\r\ />][^\t\n\f\r\ />=]*)
-    (?:[\t\n\f\r\ ]*=[\t\n\f\r\ ]*
-       (?P<value>"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\t\n\f\r\ >"'][^\t\n\f\r\ >]*)?)?
-"""
+VALUE = r"""(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\t\n\f\r\ >"'][^\t\n\f\r\ >]*)"""
+ATTRIBUTE = re.compile(f"(?x)({NAME})(?:{EQUALS}({VALUE})?)?")
 # Unclosed markup extends to the end of the document.
 MARKUP = re.compile(
     rf"""(?sx)
     <!--(?:-?>|.*?(?:--!?>|\Z))                         # a comment
     | <(?P<end>/?)(?P<tag>[a-zA-Z][^\t\n\f\r\ />]*)     # an end tag or a start tag
-      (?P<attributes>(?:[\t\n\f\r\ ]+|/(?!>)|{ATTRIBUTE})*)
+      (?P<attributes>(?:[\t\n\f\r\ ]+|/(?!>)|{NAME}(?:{EQUALS}{VALUE}?)?)*)
       (?P<slash>/?)(?:>|\Z)
     | <[!?/][^>]*(?:>|\Z)                               # a declaration
     """
 )
-EACH_ATTRIBUTE = re.compile(rf"(?x){ATTRIBUTE}")
 # Elements that contain no elements, with their end tags.
 RAW = {
     tag: re.compile(rf"(?i)</{tag}(?=[\t\n\f\r />])")
@@ -146,12 +144,11 @@ def _treatment(tag: str, attributes: str) -> Optional[bool]:
     if "translate" not in attributes.lower():
         return None
     values: dict[str, str] = {}
-    for found in EACH_ATTRIBUTE.finditer(attributes):
-        value = found["value"] or ""
+    for name, value in ATTRIBUTE.findall(attributes):
         # The first one of attributes with the same name counts.
-        values.setdefault(
-            found["name"].lower(), (value[1:-1] if value[:1] in ('"', "'") else value).lower()
-        )
+        if name.lower() in ("class", "translate") and name.lower() not in values:
+            quote = value[:1] in ('"', "'")
+            values[name.lower()] = (value[1:-1] if quote else value).lower()
     is_class = "notranslate" in values.get("class", "").split()
     choices = {"": True, "yes": True, "no": False}
     return choices.get(values.get("translate", "other"), False if is_class else None)

@@ -69,13 +69,16 @@ CLOSED_BY: dict[str, list[Rule]] = {
     **{tag: [(("caption", "colgroup", "td", "th"), "@table")] for tag in ("td", "th")},
 }
 IMPLIED = set("dd dt li optgroup option p rb rp rt rtc".split())
-# For the start tag of an element, those that it closes while they are innermost.
-ENDED_BY = {
-    **{tag: HEADINGS for tag in HEADINGS},
-    **{tag: {"optgroup", "option"} for tag in ("hr", "optgroup")},
-    "option": {"option"},
-    **{tag: IMPLIED for tag in ("rb", "rtc")},
-    **{tag: IMPLIED - {"rtc"} for tag in ("rp", "rt")},
+OPTION, OPTIONS = ("", {"option"}), ("select", {"optgroup", "option"})
+# For the start tag of an element, those that it closes while they are innermost, inside an element
+# or anywhere.
+ENDED_BY: dict[str, list[tuple[str, set[str]]]] = {
+    **{tag: [("", HEADINGS)] for tag in HEADINGS},
+    "hr": [OPTIONS],
+    "optgroup": [OPTION, OPTIONS],
+    "option": [OPTION],
+    **{tag: [("ruby", IMPLIED)] for tag in ("rb", "rtc")},
+    **{tag: [("ruby", IMPLIED - {"rtc"})] for tag in ("rp", "rt")},
 }
 # The barriers of end tags; those of other tags are special elements.
 END_BARRIER = {
@@ -263,8 +266,10 @@ class OpenElements:
         for tags, barrier in CLOSED_BY.get(tag, ()):
             while self._close_last(tags, barrier):
                 pass
-        while self._innermost().tag in ENDED_BY.get(tag, ()):
-            self._close_innermost()
+        for around, innermost in ENDED_BY.get(tag, ()):
+            if not around or self._last(around) > self._last("@scope"):
+                while self._innermost().tag in innermost:
+                    self._close_innermost()
         if tag in ("a", "nobr"):
             self._close_formatting(tag)
 
