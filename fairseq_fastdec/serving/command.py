@@ -94,6 +94,8 @@ def config_of(args: argparse.Namespace) -> ServiceConfig:
         if others:
             flag = others[0].replace("_", "-")
             raise ValueError(f"--{flag}: not possible with --config; set it in the file")
+        if not args.config:
+            raise ValueError("--config '': must not be empty")
         config = read(args.config)
     else:
         server: dict[str, Any] = {name: given.pop(name) for name in OF_SERVER if name in given}
@@ -136,7 +138,7 @@ def serve(config: ServiceConfig, on_ray: bool = False) -> None:
         app = create_app(pairs, config.server)
         # Otherwise the garbage collector would search the models again and again, which blocks.
         gc.freeze()
-        logger.info("listening on http://%s:%d", config.server.host, config.server.port)
+        logger.info("listening on %s", config.server.address())
         server_of(app, config.server).run([listener])
 
 

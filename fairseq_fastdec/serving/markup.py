@@ -82,7 +82,7 @@ def join(pieces: Iterable[Piece], translations: Iterable[str]) -> Iterator[str]:
 
 
 def _in_one_line(text: str) -> str:
-    return re.sub(r"\s+", lambda found: " " if "\n" in found[0] else found[0], text)
+    return re.sub(r"[\s\ufeff]+", lambda found: " " if "\n" in found[0] else found[0], text)
 
 
 def _shortened(reference: "re.Match[str]") -> str:

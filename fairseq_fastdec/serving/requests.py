@@ -33,6 +33,7 @@ async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any
     """
     body = await _read_body(request, options.max_body_bytes)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    await turn()
     try:
         if kind == "application/json":
             fields = _json(body, MAX_FIELDS + 2 * options.max_texts)
