@@ -12,6 +12,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from .config import ServerOptions
+from .texts import BYTE_ORDER_MARK
 from .turns import in_turns, turn
 
 MAX_ALTERNATIVES = 10
@@ -19,8 +20,6 @@ MAX_FIELDS = 1100
 MAX_NAME = 32
 # The number of bytes of a form that are parsed at once.
 PIECE = 1 << 14
-# Some programs begin UTF-8 with it. It is no part of the text.
-BYTE_ORDER_MARK = "\ufeff"
 
 
 async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any]:

@@ -17,9 +17,9 @@ Translate = Callable[[str, Optional[list[str]]], Awaitable[list[str]]]
 MOST_TIMES, MOST_MORE = 4, 200
 # The maximum length of a sentence: tokenisers take quadratic time for some texts.
 MOST_CHARS = 1000
-# A byte order mark is no part of a sentence.
-MARK = "\ufeff"
-WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(0x3001)))) + MARK
+# Some programs begin UTF-8 with it. It is no part of a sentence.
+BYTE_ORDER_MARK = "\ufeff"
+WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(0x3001)))) + BYTE_ORDER_MARK
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _segmented(window: str, language: str) -> list[str]:
 
 
 def _visible(text: str) -> str:
-    return "".join(text.split()).replace(MARK, "")
+    return "".join(text.split()).replace(BYTE_ORDER_MARK, "")
 
 
 def _cut(sentence: str) -> Iterator[str]:
