@@ -99,7 +99,6 @@ class ServerOptions:
         if self.port > 65535:
             raise ValueError(f"port {self.port}: must be at most 65535")
 
-
     def address(self) -> str:
         """The URL of the server."""
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -42,13 +42,13 @@ BARRIERS = {
     # Formatting that is opened inside these elements ends with them.
     "@marker": set("applet caption marquee object td template th".split()),
 }
-Rule = tuple[tuple[str, ...], str]
-P: Rule = (("p",), "@button")
-SELECT: Rule = (("select",), "@scope")
+ClosingRule = tuple[tuple[str, ...], str]
+P: ClosingRule = (("p",), "@button")
+SELECT: ClosingRule = (("select",), "@scope")
 ROW = ("caption", "colgroup", "td", "th", "tr")
 BODY = (*ROW, "tbody", "tfoot", "thead")
 # For the start tag of an element, the elements that it closes, and the barrier.
-CLOSED_BY: dict[str, list[Rule]] = {
+CLOSED_BY: dict[str, list[ClosingRule]] = {
     **{
         tag: [P]
         for tag in (
@@ -101,7 +101,8 @@ SINGLE = {"body", "form", "head", "html"}
 # Their end tags do not end the text in them.
 ENDLESS = {"body", "html"}
 IN_HEAD = set(
-    "base basefont bgsound head html link meta noframes noscript script style template title".split()
+    "base basefont bgsound head html link meta noframes noscript script style template "
+    "title".split()
 )
 # Special elements that do not end a line of text, before which formatting continues.
 INLINE = set("applet button marquee object select textarea xmp".split()) | VOID - {"hr"}

@@ -2,7 +2,7 @@
 
 import hmac
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import Any, Optional
 from urllib.parse import unquote_to_bytes
 
@@ -114,7 +114,7 @@ async def _urlencoded(body: bytes) -> dict[str, Any]:
     for part in filter(None, parts):
         name, _, value = part.replace(b"+", b" ").partition(b"=")
         pieces = [await in_turns(_unquoted(encoded)) for encoded in (name, value)]
-        fields.append(tuple(b"".join(found).decode() for found in pieces))
+        fields.append((b"".join(pieces[0]).decode(), b"".join(pieces[1]).decode()))
     return _without_lists(fields)
 
 
@@ -142,7 +142,7 @@ async def _multipart(request: Request, body: bytes) -> dict[str, Any]:
     if charset.lower() not in (b"utf-8", b"utf8"):
         raise HTTPException(400, f"content-type: charset {charset.decode('latin-1')}: use utf-8")
 
-    async def pieces() -> AsyncIterator[bytes]:
+    async def pieces() -> AsyncGenerator[bytes, None]:
         for start in range(0, len(body), PIECE):
             await turn()
             yield body[start : start + PIECE]

@@ -166,9 +166,7 @@ async def translate_texts(
     return [joined[start : start + n] for start in range(0, len(joined), n)]
 
 
-def _joined(
-    parts: Iterable[SplitText], hypotheses: Iterator[list[str]], n: int
-) -> Iterator[str]:
+def _joined(parts: Iterable[SplitText], hypotheses: Iterator[list[str]], n: int) -> Iterator[str]:
     """The n translations of each text, one text after the other."""
     for part in parts:
         found = list(islice(hypotheses, len(part.sentences)))

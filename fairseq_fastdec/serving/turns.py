@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Optional, TypeVar
 
-Item = TypeVar("Item")
+Collected = TypeVar("Collected")
 
 # How long an iterator is advanced in one turn, in seconds.
 TURN = 0.001
@@ -30,7 +30,7 @@ async def turn() -> None:
     loop.call_soon(lock.release)
 
 
-async def in_turns(items: Iterable[Optional[Item]]) -> list[Item]:
+async def in_turns(items: Iterable[Optional[Collected]]) -> list[Collected]:
     """Collect the items of an iterator that takes long, but not from one item to the next.
 
     Args:

@@ -17,7 +17,11 @@ from fairseq_fastdec.data import long_words
 CODES = (MODEL / "bpe.codes").read_text(encoding="utf-8")
 # In the second file, a merge comes before the merges of its parts, and in the third one the end of
 # a word is a symbol.
-FILES = [CODES, "#version: 0.2\nab c\na b\nb b\nb c\nabc a</w>\nbb a\n", "a b\na a\nb </w>\nab ab\n"]
+FILES = [
+    CODES,
+    "#version: 0.2\nab c\na b\nb b\nb c\nabc a</w>\nbb a\n",
+    "a b\na a\nb </w>\nab ab\n",
+]
 
 
 def stock(word, bpe):

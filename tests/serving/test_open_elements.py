@@ -24,7 +24,7 @@ def translated(document):
         "<ol><li translate=no>a<ul><li>b</ul>c<li>D</ol>",
         "<dl><dt translate=no>a<dd>B<dd translate=no>c<div><dt>D</dl>",
         "<p translate=no>a<h2 translate=no>b<h3>C</h3>",
-        "<select><optgroup translate=no><option>a<optgroup><option translate=no>b<option>C</select>",
+        "<select><optgroup translate=no><option>a<optgroup><option translate=no>b<option>C",
         "<select translate=no><option>a<hr>b<input>C",
         "<ruby>A<rt translate=no>b<rp>C<rt translate=no>d<rb>E</ruby>",
         "<rt translate=no>a<rt>b</rt></rt>C",

@@ -121,9 +121,7 @@ def test_no_body_breaks_the_server(kind, body):
         assert answer.status_code in (200, 400)
 
 
-@pytest.mark.parametrize(
-    "text", ["a\0b", "\u202eשלום. مرحبا؟", "👩‍👩‍👧‍👦", "\ufffe", "a\x1b[0m"]
-)
+@pytest.mark.parametrize("text", ["a\0b", "\u202eשלום. مرحبا؟", "👩‍👩‍👧‍👦", "\ufffe", "a\x1b[0m"])
 def test_odd_texts(text):
     answer = translate(app_with(), q=text)
     assert answer.json() == {"translatedText": text.upper()}
@@ -308,7 +306,5 @@ def test_keys_with_any_letters(key):
 
 def test_a_key_that_is_no_text():
     body = rb'{"q": "a", "source": "en", "target": "de", "api_key": "a\ud83d"}'
-    answer = call(
-        app_with(api_keys=("a?",)), "POST", "/translate", content=body, headers=JSON_TYPE
-    )
+    answer = call(app_with(api_keys=("a?",)), "POST", "/translate", content=body, headers=JSON_TYPE)
     assert answer.status_code == 403

@@ -67,9 +67,7 @@ def test_an_iterator_is_interrupted(monkeypatch):
     monkeypatch.setattr(turns, "TURN", 0)
 
     async def work(counted):
-        return await turns.in_turns(
-            len(counted) if number % 2 else None for number in range(100)
-        )
+        return await turns.in_turns(len(counted) if number % 2 else None for number in range(100))
 
     found = run(work)
     assert len(found) == 50 and len(set(found)) == 50
