@@ -41,7 +41,8 @@ def test_sentences(text, sentences):
 @pytest.mark.parametrize(
     "part",
     ["Mr. Smith came. He saw! ", "今天很好。明天呢？", "word ", "x", "日本語", "e\u0301",
-     "a" * 600 + " ", "a" * 300 + " " * 700, "a. " + "b" * 999, "\u3000。a", "ab" + " " * 5000, "\ufeffa. ", '"a. '],
+     "a" * 600 + " ", "a" * 300 + " " * 700, "a. " + "b" * 999, "\u3000。a", "ab" + " " * 5000,
+     "\ufeffa. ", '"a. '],
 )  # fmt: skip
 def test_long_sentences_are_cut(part, language):
     text = part * (20_000 // len(part))
