@@ -62,8 +62,7 @@ class TextCodec:
         self._task = task
         self.tokenizer, self.bpe, self.codes = tokenizer, bpe, codes
         skip_idle_work(tokenizer)
-        if type(getattr(bpe, "bpe", None)).__module__ == "subword_nmt.apply_bpe":
-            speed_up_long_words(bpe.bpe)
+        speed_up_long_words(bpe)
         self._post_process = post_process
         # Tokenisers may not be thread-safe.
         self._lock = threading.Lock()

@@ -28,13 +28,16 @@ class WordCache(dict[str, tuple[str, ...]]):
         return True
 
 
-def speed_up_long_words(bpe: Any) -> None:
+def speed_up_long_words(coder: Any) -> None:
     """Give a ``BPE`` of subword-nmt a cache that has all long words. Its output stays the same.
 
-    Other objects, and those with a vocabulary or glossaries, are not changed.
+    Args:
+        coder: a ``BPE``, or fairseq's ``--bpe subword_nmt``. Other objects, and those with a
+            vocabulary or glossaries, are not changed.
     """
-    known = {"bpe_codes", "cache", "glossaries", "version", "vocab"}
-    if known <= vars(bpe).keys() and not bpe.vocab and not bpe.glossaries:
+    bpe = getattr(coder, "bpe", coder)
+    is_known = type(bpe).__module__ == "subword_nmt.apply_bpe"
+    if is_known and not bpe.vocab and not bpe.glossaries:
         bpe.cache = WordCache(bpe)
 
 

@@ -51,8 +51,10 @@ def test_other_objects_stay():
     with_glossary, other = BPE(io.StringIO(CODES), glossaries=["x"]), SimpleNamespace(cache=1)
     for bpe in (with_glossary, other):
         before = bpe.cache
-        long_words.speed_up_long_words(bpe)
-        assert bpe.cache is before
+        for coder in (bpe, SimpleNamespace(bpe=bpe)):
+            long_words.speed_up_long_words(coder)
+            assert bpe.cache is before
+    long_words.speed_up_long_words(None)
 
 
 def test_time_is_almost_linear():
