@@ -5,11 +5,13 @@ Times are those of the processor, and are compared with each other.
 """
 
 import asyncio
+import contextlib
 import gc
 import json
 import time
 
 import pytest
+from starlette.requests import Request
 
 from fairseq_fastdec.serving import markup, requests, texts
 from tests.support import hostile
@@ -52,6 +54,17 @@ def parse_json(body):
         requests._json(body, 3100)
 
 
+def parse_multipart(body, kind=b"multipart/form-data; boundary=x"):
+    request = Request({"type": "http", "method": "POST", "headers": [(b"content-type", kind)]})
+    with contextlib.suppress(requests.HTTPException):
+        asyncio.run(requests._multipart(request, body))
+
+
+def parse_type(parameters):
+    parse_multipart(b"--x--", b"multipart/form-data; boundary=x" + parameters)
+
+
+START = b'--x\r\nContent-Disposition: form-data; name="q"'
 BODIES = {
     **{f"text: {name}": (lambda text: texts.split(text, "en"), text)
        for name, text in hostile.TEXTS.items()},
@@ -62,6 +75,12 @@ BODIES = {
        for part in ("%", "%4", "%41", "+", "a=", "=", "&")[:-1]},
     **{f"JSON: {part}": (parse_json, b"[" + part.encode() * 200_000)
        for part in ("[", "[],", "0,", "9", '"",', "{", '\\"', '"', '{"a":', '"\\u')},
+    **{f"multipart: {part}": (parse_multipart, START + b"\r\n\r\n" + part * 100_000)
+       for part in (b"\r", b"\n", b"\r\n--x", b"\r\n--y", b"a")},
+    **{f"header of a part: {part}": (parse_multipart, START + part * 100_000)
+       for part in (b";", b";a=b", b"\r\nA: b")},
+    **{f"content type: {part}": (parse_type, part * 10_000)
+       for part in (b";", b";a=b", b';a="', b'\\"')},
 }  # fmt: skip
 
 
