@@ -17,13 +17,14 @@ EQUALS = r"[\t\n\f\r\ ]*=[\t\n\f\r\ ]*"
 # A quoted value without an end extends to the end of the document.
 VALUE = r"""(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\t\n\f\r\ >"'][^\t\n\f\r\ >]*)"""
 ATTRIBUTE = re.compile(f"(?x)({NAME})(?:{EQUALS}({VALUE})?)?")
+# A piece of the attributes of a tag.
+ATTRIBUTES = re.compile(rf"(?x)(?:[\t\n\f\r\ ]+|/(?!>)|{NAME}(?:{EQUALS}{VALUE}?)?){{,1000}}")
+TAG_END = re.compile(r"/?(?:>|\Z)")
 # Unclosed markup extends to the end of the document.
 MARKUP = re.compile(
-    rf"""(?sx)
+    r"""(?sx)
     <!--(?:-?>|.*?(?:--!?>|\Z))                         # a comment
-    | <(?P<end>/?)(?P<tag>[a-zA-Z][^\t\n\f\r\ />]*)     # an end tag or a start tag
-      (?P<attributes>(?:[\t\n\f\r\ ]+|/(?!>)|{NAME}(?:{EQUALS}{VALUE}?)?)*)
-      (?P<slash>/?)(?:>|\Z)
+    | <(?P<end>/?)(?P<tag>[a-zA-Z][^\t\n\f\r\ />]*)     # the beginning of a tag
     | <[!?/][^>]*(?:>|\Z)                               # a declaration
     """
 )
@@ -110,11 +111,18 @@ def _texts(document: str) -> Iterator[tuple[int, int, bool]]:
             return
         end = found.end()
         tag = (found["tag"] or "").lower()
+        if tag:
+            first = end
+            while (after := _end_of(ATTRIBUTES, document, end)) > end:
+                end = after
+                yield end, end, False
+            attributes, is_self_closing = document[first:end], document.startswith("/", end)
+            end = _end_of(TAG_END, document, end)
         if found["end"]:
             elements.close(tag)
         elif tag:
             is_raw = tag in RAW and not elements.is_foreign
-            elements.open(tag, _treatment(tag, found["attributes"]), bool(found["slash"]))
+            elements.open(tag, _treatment(tag, attributes), is_self_closing)
             if is_raw:
                 close = RAW[tag].search(document, end)
                 start = len(document) if close is None else close.start()
@@ -126,6 +134,12 @@ def _texts(document: str) -> Iterator[tuple[int, int, bool]]:
             end = document.find("]]>", found.start()) + 3
             if end < 3:
                 return
+
+
+def _end_of(pattern: "re.Pattern[str]", document: str, start: int) -> int:
+    """The end of a match at a place; the place without a match."""
+    found = pattern.match(document, start)
+    return start if found is None else found.end()
 
 
 def _text(document: str, start: int, end: int, elements: OpenElements) -> tuple[int, int, bool]:

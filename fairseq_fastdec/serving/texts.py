@@ -38,7 +38,7 @@ class SplitText:
     def join(self, sentences: Iterable[str]) -> str:
         """Join other sentences with the separators of this text."""
         pairs = zip_longest(self.separators, sentences, fillvalue="")
-        return "".join(part for pair in pairs for part in pair)
+        return "".join(chain.from_iterable(pairs))
 
 
 def split(text: str, language: str) -> SplitText:
