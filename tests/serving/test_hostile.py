@@ -64,6 +64,9 @@ def parse_type(parameters):
     parse_multipart(b"--x--", b"multipart/form-data; boundary=x" + parameters)
 
 
+# html.parser takes minutes for some of these.
+PARTS = ["<", "<a ", "</", "<!--", "&", "<![CDATA[", "<p>", "<p></b>", "&#", "<script>", "a <",
+         "<i></b>a", "<b><i></b>", '<p class="', "= ", "<p translate a", "<p>a</p>"]  # fmt: skip
 START = b'--x\r\nContent-Disposition: form-data; name="q"'
 BODIES = {
     **{f"text: {name}": (lambda text: texts.split(text, "en"), text)
@@ -71,6 +74,9 @@ BODIES = {
     **{f"text in Japanese: {name}": (lambda text: texts.split(text, "ja"), text)
        for name, text in hostile.TEXTS.items()},
     **{f"document: {name}": (split_document, text) for name, text in hostile.DOCUMENTS.items()},
+    **{f"document of {part}": (split_document, hostile.repeated(part)) for part in PARTS},
+    **{f"tag with {part}": (split_document, "<p translate " + hostile.repeated(part) + ">")
+       for part in PARTS},
     **{f"form: {part}": (lambda body: asyncio.run(parse_form(body)), part.encode() * 200_000)
        for part in ("%", "%4", "%41", "+", "a=", "=", "&")[:-1]},
     **{f"JSON: {part}": (parse_json, b"[" + part.encode() * 200_000)
