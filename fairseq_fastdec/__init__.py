@@ -72,12 +72,12 @@ __getattr__ = lazy.names(
 # The modules for decoding bundles. All other modules of the package import fairseq; the plugin is
 # set up before they are imported, not in the middle of it.
 WITHOUT_FAIRSEQ = (
-    "__main__", "bundles", "cores", "data.atomic_files", "data.draft_lines", "data.model_files",
-    "data.moses", "data.vocabulary", "decoding.generation_options", "decoding.registry",
-    "decoding.translation_memory", "engine.kernels.loading", "engine.kernels.parts",
-    "engine.rules", "engine.searches", "errors", "known_modules", "lazy", "lean_imports", "memory",
-    "noise", "opening", "ray_cluster", "results", "serving", "tools.command_line",
-    "tools.distillation.filters", "tools.kept_settings", "tools.translate",
+    "__main__", "bundles", "cores", "data.atomic_files", "data.draft_lines", "data.long_words",
+    "data.model_files", "data.moses", "data.vocabulary", "decoding.generation_options",
+    "decoding.registry", "decoding.translation_memory", "engine.kernels.loading",
+    "engine.kernels.parts", "engine.rules", "engine.searches", "errors", "known_modules", "lazy",
+    "lean_imports", "memory", "noise", "opening", "ray_cluster", "results", "serving",
+    "tools.command_line", "tools.distillation.filters", "tools.kept_settings", "tools.translate",
     "tools.translation.arguments", "tools.translation.bundle", "tools.translation.chunks",
     "tools.translation.command", "tools.translation.coordinator",
     "tools.translation.directory_lock", "tools.translation.manifest",

@@ -23,6 +23,7 @@ from omegaconf import Container, DictConfig, open_dict
 from torch import Tensor
 
 from .data.batches import DirectBatches
+from .data.long_words import speed_up_long_words
 from .data.moses import skip_idle_work
 from .decoding.methods.streaming import Streaming
 from .decoding.options import DecodingOptions
@@ -74,6 +75,7 @@ def _with_kept_generators(
     if hub not in _CALLS:
         _CALLS[hub] = HubCalls(hub.task, sentences[0])
         skip_idle_work(hub.tokenizer)
+        speed_up_long_words(hub.bpe)
     options["beam"] = beam
     hypotheses = _CALLS[hub].generated(
         hub, sentences, options, leaves_out_long, inference_step_args or {}

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Union
 
+from ..data.long_words import speed_up_long_words
 from ..data.moses import skip_idle_work
 from ..data.vocabulary import MOST_WORDS, detokenized, joined, not_tokenized, numbered, segmented
 from ..results import Problem
@@ -46,6 +47,7 @@ class SubwordNMT:
         apply_bpe = _installed("subword_nmt.apply_bpe")
         file = io.StringIO(codes.decode("utf-8"))
         self._bpe = apply_bpe.BPE(file, -1, separator, None, [])
+        speed_up_long_words(self._bpe)
         self._mark = separator + " "
 
     def encode(self, text: str) -> str:

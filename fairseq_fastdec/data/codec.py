@@ -14,6 +14,7 @@ from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from ..results import Problem
+from .long_words import speed_up_long_words
 from .moses import skip_idle_work
 from .vocabulary import MOST_WORDS, detokenized, joined, not_tokenized, numbered, segmented
 
@@ -61,6 +62,7 @@ class TextCodec:
         self._task = task
         self.tokenizer, self.bpe, self.codes = tokenizer, bpe, codes
         skip_idle_work(tokenizer)
+        speed_up_long_words(bpe)
         self._post_process = post_process
         # Tokenisers may not be thread-safe.
         self._lock = threading.Lock()

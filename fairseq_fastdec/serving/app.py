@@ -6,7 +6,6 @@ from typing import Any, NamedTuple, Optional
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -28,8 +27,9 @@ from .requests import (
     texts_of,
 )
 from .slow_clients import in_time, while_connected
-from .texts import split, translate_texts
+from .texts import split_texts, translate_texts
 from .translating import JoiningTranslator
+from .turns import in_turns
 
 PAGE = Path(__file__).with_name("page.html")
 AUTO = "auto"
@@ -226,15 +226,18 @@ class Service:
         if not is_html:
             split_drafts = None
             if drafts is not None:
-                split_drafts = [split(draft, pair.target) for draft in drafts]
+                split_drafts = await split_texts(drafts, pair.target)
             return await translate_texts(
                 texts, pair.source, translate, n, self.at_once, split_drafts
             )
-        documents = [await run_in_threadpool(markup.split, text) for text in texts]
+        documents = [await in_turns(markup.split(text)) for text in texts]
         strings = [piece.text for pieces in documents for piece in pieces if piece.text is not None]
         found = await translate_texts(strings, pair.source, translate, n, self.at_once)
         ranks = [iter(best) for best in zip(*found)] or [iter(()) for _ in range(n)]
-        return [[markup.join(pieces, rank) for rank in ranks] for pieces in documents]
+        return [
+            ["".join(await in_turns(markup.join(pieces, rank))) for rank in ranks]
+            for pieces in documents
+        ]
 
 
 def create_app(pairs: list[LanguagePair], options: ServerOptions) -> MeasuredApp:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -94,6 +95,8 @@ def config_of(args: argparse.Namespace) -> ServiceConfig:
         if others:
             flag = others[0].replace("_", "-")
             raise ValueError(f"--{flag}: not possible with --config; set it in the file")
+        if not args.config:
+            raise ValueError("--config '': must not be empty")
         config = read(args.config)
     else:
         server: dict[str, Any] = {name: given.pop(name) for name in OF_SERVER if name in given}
@@ -134,7 +137,9 @@ def serve(config: ServiceConfig, on_ray: bool = False) -> None:
             pairs.append(_open(model, config.server, on_ray))
             opened.callback(pairs[-1].translator.close)
         app = create_app(pairs, config.server)
-        logger.info("listening on http://%s:%d", config.server.host, config.server.port)
+        # Otherwise the garbage collector would search the models again and again, which blocks.
+        gc.freeze()
+        logger.info("listening on %s", config.server.address())
         server_of(app, config.server).run([listener])
 
 

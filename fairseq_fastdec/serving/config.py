@@ -39,6 +39,13 @@ class ModelOptions:
     memory_source: Optional[str] = None
     memory_target: Optional[str] = None
 
+    def __post_init__(self) -> None:
+        """
+        Raises:
+            ValueError: for an empty string. An empty path would be the current directory.
+        """
+        _check_texts(asdict(self))
+
     def decoding_options(self) -> dict[str, Any]:
         """The given options of ``open_translator`` other than the path and the languages."""
         options = asdict(self)
@@ -77,13 +84,25 @@ class ServerOptions:
     def __post_init__(self) -> None:
         """
         Raises:
-            ValueError: for an empty API key, which requests without a key would match, and for a
-                port that does not exist.
+            ValueError: for an empty API key, which requests without a key would match, for one that
+                is not text, for an empty address, which stands for all addresses of the machine,
+                and for a port that does not exist.
         """
+        _check_texts({"host": self.host})
         if not all(key.strip() for key in self.api_keys):
             raise ValueError("api_key: must not be empty; remove it to accept all requests")
+        for key in self.api_keys:
+            try:
+                key.encode()
+            except UnicodeEncodeError as error:
+                raise ValueError(f"api_key {key!r}: is not UTF-8") from error
         if self.port > 65535:
             raise ValueError(f"port {self.port}: must be at most 65535")
+
+    def address(self) -> str:
+        """The URL of the server."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
 
 
 @dataclass(frozen=True)
@@ -102,9 +121,9 @@ def read(path: str) -> ServiceConfig:
         ValueError: if it is not TOML, or has an unknown key or an invalid value; the message names
             the key.
     """
-    with open(path, "rb") as file:
+    with open(path, encoding="utf-8-sig") as file:
         try:
-            content = tomllib.load(file)
+            content = tomllib.loads(file.read())
         except ValueError as error:
             raise ValueError(f"--config {path}: not TOML: {error}") from error
     _check_keys(path, content, {"models", "server"})
@@ -144,11 +163,19 @@ def _options(kind: type, place: str, table: Any) -> dict[str, Any]:
                 )
         elif not isinstance(value, str):
             raise ValueError(f"--config {place}: {name} {value!r}: must be a string")
+        elif not value:
+            raise ValueError(f"--config {place}: {name} {value!r}: must not be empty")
         elif name == "policy" and value not in POLICIES:
             raise ValueError(
                 f"--config {place}: policy {value!r}: choose from {', '.join(POLICIES)}"
             )
     return options
+
+
+def _check_texts(options: dict[str, Any]) -> None:
+    for name, value in options.items():
+        if value == "":
+            raise ValueError(f"{name} {value!r}: must not be empty")
 
 
 def _check_keys(place: str, table: dict[str, Any], valid: set[str]) -> None:

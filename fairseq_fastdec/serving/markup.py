@@ -1,34 +1,44 @@
 """Splits HTML documents into markup and texts, and joins them again with other texts.
 
-``html.parser`` takes quadratic time for some documents, and the service's documents are untrusted.
-These expressions read each character a bounded number of times, and find tags as defined by the
-HTML standard.
+Parsers of HTML do not keep the source of a document. ``html.parser`` does, but takes quadratic time
+for some documents, and the service's documents are untrusted. These expressions read each character
+a bounded number of times, and find tags as defined by the HTML standard.
 """
 
 import html
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Optional
 
+from .open_elements import OpenElements
+
+NAME = r"[^\t\n\f\r\ />][^\t\n\f\r\ />=]*"
+EQUALS = r"[\t\n\f\r\ ]*=[\t\n\f\r\ ]*"
+# A quoted value without an end extends to the end of the document.
+VALUE = r"""(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\t\n\f\r\ >"'][^\t\n\f\r\ >]*)"""
+ATTRIBUTE = re.compile(f"(?x)({NAME})(?:{EQUALS}({VALUE})?)?")
+# A piece of the attributes of a tag.
+ATTRIBUTES = re.compile(rf"(?x)(?:[\t\n\f\r\ ]+|/(?!>)|{NAME}(?:{EQUALS}{VALUE}?)?){{,1000}}")
+TAG_END = re.compile(r"/?(?:>|\Z)")
 # Unclosed markup extends to the end of the document.
 MARKUP = re.compile(
     r"""(?sx)
-    <!--(?:-?>|.*?(?:--!?>|\Z))                                    # a comment
-    | <(?P<closed>/[a-zA-Z][^\s/>]*)[^>]*(?:>|\Z)                  # an end tag
-    | <[!?/][^>]*(?:>|\Z)                                          # a declaration
-    | <(?P<opened>[a-zA-Z][^\s/>]*)                                # a start tag
-      (?P<attributes>(?:[^>=]+|=(?!\s*["'])|=\s*"[^"]*"|=\s*'[^']*')*)(?:>|\Z|=.*)
+    <!--(?:-?>|.*?(?:--!?>|\Z))                         # a comment
+    | <(?P<end>/?)(?P<tag>[a-zA-Z][^\t\n\f\r\ />]*)     # the beginning of a tag
+    | <[!?/][^>]*(?:>|\Z)                               # a declaration
     """
 )
-ATTRIBUTE = re.compile(r"""(?<![^\s/"'])([^\s/>="']+)\s*=\s*("[^"]*"|'[^']*'|[^\s>]+)""")
-# Elements whose text is not translated, and the end tags of those that cannot contain elements.
-UNTRANSLATED = {"code", "script", "style"}
-RAW_END = {tag: re.compile(rf"(?i)</{tag}(?=[\s/>])") for tag in ("script", "style")}
-VOID = {
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
-    "wbr",
+# Elements that contain no elements, with their end tags.
+RAW = {
+    tag: re.compile(rf"(?i)</{tag}(?=[\t\n\f\r />])")
+    for tag in (
+        "iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp",
+    )
 }  # fmt: skip
+# Elements of these whose text has character references.
+WITH_REFERENCES = {"textarea", "title"}
+UNTRANSLATED = {"code", "plaintext", *RAW} - WITH_REFERENCES
+LONG_REFERENCE = re.compile(r"&#([0-9]{8,});?")
 
 
 class Piece(NamedTuple):
@@ -43,39 +53,43 @@ class Piece(NamedTuple):
     text: Optional[str]
 
 
-class OpenElement(NamedTuple):
-    """An element that contains the current position, and the treatment of its text."""
-
-    tag: str
-    is_translated: bool
-    is_preformatted: bool
-
-
-def split(document: str) -> list[Piece]:
+def split(document: str) -> Iterator[Optional[Piece]]:
     """Split a document into markup and texts. The concatenated sources are the document.
 
     A tag or a comment ends a text. Line breaks become spaces, except inside ``pre``.
+
+    Yields:
+        pieces, and ``None`` after other pieces of work.
     """
-    pieces, end = [], 0
+    end = 0
     for start, stop, is_preformatted in _texts(document):
-        source = document[start:stop].strip()
-        text = html.unescape(source)
+        source = document[start:stop]
+        text = html.unescape(LONG_REFERENCE.sub(_shortened, source.strip()))
         # White space around a text, and texts without letters, are kept as they are.
         if any(char.isalpha() for char in text):
-            start = document.index(source, start)
-            pieces.append(Piece(document[end:start], None))
-            text = text if is_preformatted else re.sub(r"\s*\n\s*", " ", text)
-            pieces.append(Piece(source, text))
-            end = start + len(source)
-    return [*pieces, Piece(document[end:], None)]
+            start += len(source) - len(source.lstrip())
+            yield Piece(document[end:start], None)
+            end = start + len(source.strip())
+            yield Piece(document[start:end], text if is_preformatted else _in_one_line(text))
+        yield None
+    yield Piece(document[end:], None)
 
 
-def join(pieces: Iterable[Piece], translations: Iterable[str]) -> str:
-    """Join the pieces of :func:`split`, with translations in place of the texts."""
+def join(pieces: Iterable[Piece], translations: Iterable[str]) -> Iterator[str]:
+    """The parts of a document, with translations in place of the texts of :func:`split`."""
     texts = iter(translations)
-    return "".join(
-        piece.source if piece.text is None else _escaped(next(texts)) for piece in pieces
-    )
+    for piece in pieces:
+        yield piece.source if piece.text is None else _escaped(next(texts))
+
+
+def _in_one_line(text: str) -> str:
+    return re.sub(r"[\s\ufeff]+", lambda found: " " if "\n" in found[0] else found[0], text)
+
+
+def _shortened(reference: "re.Match[str]") -> str:
+    """A character reference for html.unescape, which raises an error for thousands of digits."""
+    digits = reference[1].lstrip("0") or "0"
+    return f"&#{digits};" if len(digits) < 8 else "\ufffd"
 
 
 def _escaped(text: str) -> str:
@@ -83,42 +97,72 @@ def _escaped(text: str) -> str:
 
 
 def _texts(document: str) -> Iterator[tuple[int, int, bool]]:
-    """The start and end of each text, and whether it is preformatted."""
-    elements = [OpenElement("", True, False)]
-    n_open: Counter[str] = Counter()
+    """The start and end of each text to translate, and whether it is preformatted.
+
+    A text may be empty.
+    """
+    elements = OpenElements()
     end = 0
     while end < len(document):
         found = MARKUP.search(document, end)
         start = len(document) if found is None else found.start()
-        if elements[-1].is_translated and end < start:
-            yield end, start, elements[-1].is_preformatted
+        yield _text(document, end, start, elements)
         if found is None:
             return
         end = found.end()
-        tag = (found["opened"] or found["closed"] or "").lower()
-        if found["opened"] and tag in RAW_END:
-            close = RAW_END[tag].search(document, end)
-            end = len(document) if close is None else close.start()
-        elif found["opened"] and tag not in VOID:
-            elements.append(_opened(tag, found["attributes"], elements[-1]))
-            n_open[tag] += 1
-        elif found["closed"] and n_open[tag := tag[1:]]:
-            while elements[-1].tag != tag:
-                n_open[elements.pop().tag] -= 1
-            n_open[elements.pop().tag] -= 1
+        tag = (found["tag"] or "").lower()
+        if tag:
+            first = end
+            while (after := _end_of(ATTRIBUTES, document, end)) > end:
+                end = after
+                yield end, end, False
+            attributes, is_self_closing = document[first:end], document.startswith("/", end)
+            end = _end_of(TAG_END, document, end)
+        if found["end"]:
+            elements.close(tag)
+        elif tag:
+            is_raw = tag in RAW and not elements.is_foreign
+            elements.open(tag, _treatment(tag, attributes), is_self_closing)
+            if is_raw:
+                close = RAW[tag].search(document, end)
+                start = len(document) if close is None else close.start()
+                yield _text(document, end, start, elements)
+                end = start
+            elif tag == "plaintext" and not elements.is_foreign:
+                return
+        elif found[0].startswith("<![CDATA[") and elements.is_foreign:
+            end = document.find("]]>", found.start()) + 3
+            if end < 3:
+                return
 
 
-def _opened(tag: str, source: str, outer: OpenElement) -> OpenElement:
-    is_translated = outer.is_translated
-    if "translate" in source.lower():
-        attributes = {
-            name.lower(): value.strip("\"'").lower() for name, value in ATTRIBUTE.findall(source)
-        }
-        if "notranslate" in attributes.get("class", "").split():
-            is_translated = False
-        is_translated = {"yes": True, "no": False}.get(
-            attributes.get("translate", ""), is_translated
-        )
-    return OpenElement(
-        tag, is_translated and tag not in UNTRANSLATED, outer.is_preformatted or tag == "pre"
-    )
+def _end_of(pattern: "re.Pattern[str]", document: str, start: int) -> int:
+    """The end of a match at a place; the place without a match."""
+    found = pattern.match(document, start)
+    return start if found is None else found.end()
+
+
+def _text(document: str, start: int, end: int, elements: OpenElements) -> tuple[int, int, bool]:
+    """See :func:`_texts`."""
+    if start < end and not document[start:end].isspace():
+        elements.add_text()
+        if elements.is_translated:
+            return start, end, elements.is_preformatted
+    return end, end, False
+
+
+def _treatment(tag: str, attributes: str) -> Optional[bool]:
+    """Whether an element is translated; ``None`` if that depends on the elements around it."""
+    if tag in UNTRANSLATED:
+        return False
+    if "translate" not in attributes.lower():
+        return None
+    values: dict[str, str] = {}
+    for name, value in ATTRIBUTE.findall(attributes):
+        # The first one of attributes with the same name counts.
+        if name.lower() in ("class", "translate") and name.lower() not in values:
+            quote = value[:1] in ('"', "'")
+            values[name.lower()] = (value[1:-1] if quote else value).lower()
+    is_class = "notranslate" in values.get("class", "").split()
+    choices = {"": True, "yes": True, "no": False}
+    return choices.get(values.get("translate", "other"), False if is_class else None)

@@ -2,19 +2,24 @@
 
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import Any, Optional
-from urllib.parse import parse_qs
+from urllib.parse import unquote_to_bytes
 
+from python_multipart.multipart import parse_options_header
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
-from starlette.types import Message
 
 from .config import ServerOptions
+from .texts import BYTE_ORDER_MARK
+from .turns import in_turns, turn
 
 MAX_ALTERNATIVES = 10
 MAX_FIELDS = 1100
 MAX_NAME = 32
+# The number of bytes of a form that are parsed at once.
+PIECE = 1 << 14
 
 
 async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any]:
@@ -27,13 +32,12 @@ async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any
     """
     body = await _read_body(request, options.max_body_bytes)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    await turn()
     try:
         if kind == "application/json":
-            fields = json.loads(body)
+            fields = _json(body, MAX_FIELDS + 2 * options.max_texts)
         elif kind == "application/x-www-form-urlencoded":
-            fields = _without_lists(
-                parse_qs(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
-            )
+            fields = await _urlencoded(body)
         elif kind == "multipart/form-data":
             fields = await _multipart(request, body)
         else:
@@ -43,7 +47,7 @@ async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any
                 "application/x-www-form-urlencoded, multipart/form-data",
             )
     except (ValueError, RecursionError) as error:
-        raise HTTPException(400, f"the body is not valid {kind}") from error
+        raise HTTPException(400, f"the body is not valid {kind} in UTF-8") from error
     if not isinstance(fields, dict):
         raise HTTPException(400, "the body must be an object with fields")
     fields = {name: value for name, value in fields.items() if value is not None}
@@ -52,9 +56,35 @@ async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any
 
 
 def _bearer(request: Request) -> str:
-    """The key in the ``Authorization: Bearer`` header; empty without such a header."""
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else ""
+    """The key in the ``Authorization: Bearer`` header; empty without such a header.
+
+    Clients encode it in UTF-8 or in Latin-1.
+    """
+    header = request.headers.get("authorization", "").encode("latin-1")
+    scheme, _, key = header.partition(b" ")
+    if scheme.lower() != b"bearer":
+        return ""
+    try:
+        return key.strip().decode()
+    except UnicodeDecodeError:
+        return key.strip().decode("latin-1")
+
+
+def _json(body: bytes, most: int) -> Any:
+    """Parse JSON.
+
+    Raises:
+        HTTPException: 413 for more than ``most`` values, which would take long to parse.
+        ValueError: if it is not JSON in UTF-8.
+    """
+    text = body.decode("utf-8-sig")
+    # Quotes that are not escaped are the ends of strings, and commas outside of strings separate
+    # values. A value has at most two strings: its key and itself.
+    parts = text.replace(r"\\", "").replace(r"\"", "").split('"', 4 * most)
+    if sum(part.count(",") for part in parts[::2]) >= most or len(parts) > 4 * most:
+        raise HTTPException(413, f"the body has more than {most} values")
+    # The time for an integer is not proportional to its length.
+    return json.loads(text, parse_int=float)
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
@@ -71,20 +101,72 @@ async def _read_body(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
+async def _urlencoded(body: bytes) -> dict[str, Any]:
+    """The fields of a URL-encoded form.
+
+    Raises:
+        ValueError: for too many fields, or if they are not in UTF-8.
+    """
+    parts = body.split(b"&", MAX_FIELDS)
+    if len(parts) > MAX_FIELDS:
+        raise ValueError(f"more than {MAX_FIELDS} fields")
+    fields = []
+    for part in filter(None, parts):
+        name, _, value = part.replace(b"+", b" ").partition(b"=")
+        pieces = [await in_turns(_unquoted(encoded)) for encoded in (name, value)]
+        fields.append((b"".join(pieces[0]).decode(), b"".join(pieces[1]).decode()))
+    return _without_lists(fields)
+
+
+def _unquoted(encoded: bytes) -> Iterator[bytes]:
+    """Decode percent-encoded bytes, in pieces."""
+    start = 0
+    while start < len(encoded):
+        # An escape begins with "%", so a piece that ends before one has whole escapes.
+        end = encoded.find(b"%", start + PIECE)
+        end = len(encoded) if end < 0 else end
+        yield unquote_to_bytes(encoded[start:end])
+        start = end
+
+
 async def _multipart(request: Request, body: bytes) -> dict[str, Any]:
-    """The fields of a multipart form. Files are refused, so nothing is written to disk."""
+    """The fields of a multipart form. Files are refused, so nothing is written to disk.
 
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
+    Raises:
+        HTTPException: 400 for a malformed form, or for one that is not in UTF-8.
+        ValueError: if the body is not in UTF-8.
+    """
+    body.decode()
+    _, parameters = parse_options_header(request.headers["content-type"])
+    charset = parameters.get(b"charset", b"utf-8")
+    if charset.lower() not in (b"utf-8", b"utf8"):
+        raise HTTPException(400, f"content-type: charset {charset.decode('latin-1')}: use utf-8")
 
-    form = await Request(request.scope, receive).form(
-        max_files=0, max_fields=MAX_FIELDS, max_part_size=max(len(body), 1)
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        for start in range(0, len(body), PIECE):
+            await turn()
+            yield body[start : start + PIECE]
+
+    parser = MultiPartParser(
+        request.headers,
+        pieces(),
+        max_files=0,
+        max_fields=MAX_FIELDS,
+        max_part_size=max(len(body), 1),
     )
-    return _without_lists({name: form.getlist(name) for name in form})
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise HTTPException(400, error.message) from error
+    return _without_lists(form.multi_items())
 
 
-def _without_lists(form: Mapping[str, list[Any]]) -> dict[str, Any]:
-    return {name: values[0] if len(values) == 1 else values for name, values in form.items()}
+def _without_lists(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """The fields of a form; a name that occurs several times has a list of its values."""
+    found: dict[str, list[Any]] = {}
+    for name, value in fields:
+        found.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
 def check_key(key: object, keys: tuple[str, ...]) -> None:
@@ -93,14 +175,14 @@ def check_key(key: object, keys: tuple[str, ...]) -> None:
     Raises:
         HTTPException: 403 if there are valid keys and none of them matches.
     """
-    given = key.encode(errors="replace") if isinstance(key, str) else b""
+    given = key.encode(errors="surrogatepass") if isinstance(key, str) else b""
     matches = [hmac.compare_digest(given, valid.encode()) for valid in keys]
     if keys and not any(matches):
         raise HTTPException(403, "api_key: missing or wrong")
 
 
 def texts_of(fields: dict[str, Any], name: str, options: ServerOptions) -> list[str]:
-    """The texts in a field that holds a string or a list of strings.
+    """The texts in a field that holds a string or a list of strings, without byte order marks.
 
     Raises:
         HTTPException: 400 for another type, 413 if there are too many or they are too long.
@@ -116,7 +198,7 @@ def texts_of(fields: dict[str, Any], name: str, options: ServerOptions) -> list[
         raise HTTPException(413, f"{name}: {length} characters; the limit is {options.max_chars}")
     for text in texts:
         check_unicode(name, text)
-    return texts
+    return [text.removeprefix(BYTE_ORDER_MARK) for text in texts]
 
 
 def drafts_of(fields: dict[str, Any], n: int, options: ServerOptions) -> Optional[list[str]]:

@@ -1,18 +1,25 @@
 """Translates texts: splits them into sentences, and joins the translations."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import chain, count, islice, repeat, zip_longest
 from typing import Any, Optional
 
 import sentencex
+
+from .turns import in_turns
 
 # Takes a sentence and its drafts, and returns the hypotheses, best first.
 Translate = Callable[[str, Optional[list[str]]], Awaitable[list[str]]]
 # A draft has at most MOST_TIMES * len(sentence) + MOST_MORE characters; a longer one must belong to
 # another sentence.
 MOST_TIMES, MOST_MORE = 4, 200
+# The maximum length of a sentence: tokenisers take quadratic time for some texts.
+MOST_CHARS = 1000
+# Some programs begin UTF-8 with it. It is no part of a sentence.
+BYTE_ORDER_MARK = "\ufeff"
+WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(0x3001)))) + BYTE_ORDER_MARK
 
 
 @dataclass(frozen=True)
@@ -31,37 +38,92 @@ class SplitText:
     def join(self, sentences: Iterable[str]) -> str:
         """Join other sentences with the separators of this text."""
         pairs = zip_longest(self.separators, sentences, fillvalue="")
-        return "".join(part for pair in pairs for part in pair)
+        return "".join(chain.from_iterable(pairs))
 
 
 def split(text: str, language: str) -> SplitText:
     """Split a text into sentences. A line break always ends a sentence.
 
+    A sentence with more than :data:`MOST_CHARS` characters is cut at white space or, without white
+    space, anywhere.
+
     Args:
         language: the code of the text's language. For a language without rules, sentencex falls
             back to a related language or English.
     """
-    sentences, separators, end = [], [], 0
-    start = 0
-    for line in text.splitlines(keepends=True):
-        for sentence in _sentences(line, language):
-            begin = text.index(sentence, start)
-            start = begin + len(sentence)
+    return next(filter(None, _splits([text], language)))
+
+
+async def split_texts(texts: Iterable[str], language: str) -> list[SplitText]:
+    """Split texts, see :func:`split`, while other tasks run."""
+    return await in_turns(_splits(texts, language))
+
+
+def _splits(texts: Iterable[str], language: str) -> Iterator[Optional[SplitText]]:
+    """Split texts. ``None`` stands for a piece of work."""
+    for text in texts:
+        sentences, separators, end = list[str](), list[str](), 0
+        for begin, sentence in _sentences(text, language):
             if any(char.isalpha() for char in sentence):
                 separators.append(text[end:begin])
                 sentences.append(sentence)
-                end = start
-    return SplitText(sentences, [*separators, text[end:]])
+                end = begin + len(sentence)
+            yield None
+        yield SplitText(sentences, [*separators, text[end:]])
 
 
-def _sentences(line: str, language: str) -> list[str]:
-    """The sentences of a line, stripped."""
-    found = [sentence.strip() for sentence in sentencex.segment(language, line)]
-    found = [sentence for sentence in found if sentence]
-    # If sentencex has changed or dropped a character, the whole line is one sentence.
-    if "".join("".join(found).split()) != "".join(line.split()):
-        found = [line.strip()]
-    return found
+def _sentences(text: str, language: str) -> Iterator[tuple[int, str]]:
+    """The places and the sentences of a text, and empty strings after each piece of work."""
+    start = 0
+    for line in text.splitlines(keepends=True):
+        end = start + len(line)
+        while start < end:
+            # sentencex takes quadratic time for some texts.
+            window = text[start : min(start + 2 * MOST_CHARS, end)]
+            after = start + len(window)
+            found = list(_placed(window, _segmented(window, language)))
+            # The last sentence of a window may continue in the next one.
+            if after < end and found and found[-1][0] >= MOST_CHARS:
+                after = start + found.pop()[0]
+            yield from ((start + place, sentence) for place, sentence in found)
+            yield after, ""
+            start = after
+
+
+def _segmented(window: str, language: str) -> list[str]:
+    """The sentences of a part of a line, stripped and cut."""
+    if not window.strip(WHITE_SPACE):
+        return []
+    found = [sentence.strip(WHITE_SPACE) for sentence in sentencex.segment(language, window)]
+    # If sentencex has changed or dropped a character, the whole window is one sentence.
+    if _visible("".join(found)) != _visible(window):
+        found = [window.strip(WHITE_SPACE)]
+    return [part for sentence in found for part in _cut(sentence)]
+
+
+def _visible(text: str) -> str:
+    return "".join(text.split()).replace(BYTE_ORDER_MARK, "")
+
+
+def _cut(sentence: str) -> Iterator[str]:
+    """The parts of a sentence, with at most :data:`MOST_CHARS` characters each."""
+    while len(sentence) > MOST_CHARS:
+        head = sentence[: MOST_CHARS + 1].rsplit(None, 1)[0]
+        if not MOST_CHARS // 2 <= len(head) <= MOST_CHARS:
+            head = sentence[:MOST_CHARS]
+        yield head
+        sentence = sentence[len(head) :].strip(WHITE_SPACE)
+    if sentence:
+        yield sentence
+
+
+def _placed(window: str, sentences: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The place of each sentence in a part of a line."""
+    end = 0
+    for sentence in sentences:
+        begin = window.index(sentence, end)
+        end = begin + len(sentence)
+        yield begin, sentence
 
 
 async def translate_texts(
@@ -84,41 +146,48 @@ async def translate_texts(
         n translations of each text, best first. Translation i consists of hypothesis i of each
         sentence, or of the sentence's last one if there are fewer.
     """
-    parts = [split(text, language) for text in texts]
-    turns = asyncio.Semaphore(at_once)
+    parts = await split_texts(texts, language)
+    pairs = chain.from_iterable(
+        zip(part.sentences, _drafts_of(part, draft))
+        for part, draft in zip(parts, repeat(None) if drafts is None else drafts)
+    )
+    found: dict[int, list[str]] = {}
 
-    async def in_turn(sentence: str, candidates: Optional[list[str]]) -> list[str]:
-        async with turns:
-            return await translate(sentence, candidates)
+    async def work() -> None:
+        # All workers take from the same iterator.
+        for number, (sentence, candidates) in calls:
+            found[number] = await translate(sentence, candidates)
 
-    calls = []
-    for number, part in enumerate(parts):
-        candidates = _drafts_of(part, None if drafts is None else drafts[number])
-        calls += [in_turn(*pair) for pair in zip(part.sentences, candidates)]
-    hypotheses = iter(await gather(calls))
-    results = []
+    calls = enumerate(pairs)
+    n_sentences = sum(len(part.sentences) for part in parts)
+    await gather([work() for _ in range(min(at_once, n_sentences))])
+    hypotheses = map(found.__getitem__, count())
+    joined = await in_turns(_joined(parts, hypotheses, n))
+    return [joined[start : start + n] for start in range(0, len(joined), n)]
+
+
+def _joined(parts: Iterable[SplitText], hypotheses: Iterator[list[str]], n: int) -> Iterator[str]:
+    """The n translations of each text, one text after the other."""
     for part in parts:
-        found = [next(hypotheses) for _ in part.sentences]
-        results.append([part.join(best[min(i, len(best) - 1)] for best in found) for i in range(n)])
-    return results
+        found = list(islice(hypotheses, len(part.sentences)))
+        for i in range(n):
+            yield part.join(best[min(i, len(best) - 1)] for best in found)
 
 
-def _drafts_of(text: SplitText, draft: Optional[SplitText]) -> list[Optional[list[str]]]:
+def _drafts_of(text: SplitText, draft: Optional[SplitText]) -> Iterator[Optional[list[str]]]:
     """The drafts of each sentence, the likeliest one first.
 
     If the draft has another number of sentences, these are the sentence at the same relative place
     and its neighbours.
     """
     n, n_drafts = len(text.sentences), 0 if draft is None else len(draft.sentences)
-    found: list[Optional[list[str]]] = []
     for i, sentence in enumerate(text.sentences):
         place = i * n_drafts // n
         places = [place] if n == n_drafts else [place, place + 1, place - 1]
         near = [draft.sentences[at] for at in places if draft and 0 <= at < n_drafts]
         # Bounds the time for tokenising a draft, which can be repeated for each sentence.
         near = [text for text in near if len(text) <= MOST_TIMES * len(sentence) + MOST_MORE]
-        found.append(near or None)
-    return found
+        yield near or None
 
 
 async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:

@@ -19,6 +19,7 @@ from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe
 from ..results import NOT_FINITE, Problem, SentenceError, Translation, stripped, texts_of
 from .scheduler import Mailbox, Scheduler, SchedulerOptions, SearchOutcome
+from .turns import turn
 
 # The maximum number of sentences of a stream that wait, are decoded or are held for their turn.
 STREAM_BUFFER = 512
@@ -164,8 +165,9 @@ class JoiningTranslator(ABC):
             SentenceError: without ``details``, for a sentence that cannot be translated.
             ValueError: for an option that is unknown or that the method cannot honour.
         """
-        own_draft = draft_of(draft)
-        job = self._job_or_result(stripped(text, 0), options, details, own_draft)
+        own_draft, line = draft_of(draft), stripped(text, 0)
+        await turn()
+        job = self._job_or_result(line, options, details, own_draft)
         if not isinstance(job, SentenceJob):
             return await asyncio.to_thread(job)
         loop = asyncio.get_running_loop()
@@ -182,6 +184,7 @@ class JoiningTranslator(ABC):
         except asyncio.CancelledError:
             mailbox.cancel(number)
             raise
+        await turn()
         return _result(job, outcome, details)
 
     def translate_stream(

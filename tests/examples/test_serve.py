@@ -1,6 +1,9 @@
 """The load generator, the comparison with CTranslate2, and the configuration beside them."""
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,10 +15,12 @@ from examples.serve import load as example
 from examples.serve import peers
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.serving import config
+from fairseq_fastdec.tools.export import export
 from tests.support import skips
 from tests.support.services import UpperCase, running
 
 FOLDER = Path(example.__file__).parent
+ROOT = FOLDER.parents[1]
 
 
 def test_a_server_under_load(tmp_path, capsys):
@@ -79,3 +84,56 @@ def test_quantiles(part, expected):
 def test_the_configuration():
     (model,) = config.read(str(FOLDER / "serve.toml")).models
     assert Path(model.path).is_dir()
+
+
+def test_the_packages_of_a_service_of_bundles():
+    """They are those of the extra, numpy, and those of the tokeniser and BPE; not torch."""
+    (serve,) = re.findall(r"(?ms)^serve = \[(.*?)\]", (ROOT / "pyproject.toml").read_text("utf-8"))
+    expected = {"numpy", "sacremoses", "subword-nmt", *re.findall(r'^    "(.*)",$', serve, re.M)}
+    lines = (FOLDER / "requirements.txt").read_text("utf-8").splitlines()
+    assert {line for line in lines if not line.startswith("#")} == expected
+
+
+def test_a_service_of_bundles_imports_nothing_else(tmp_path):
+    """Imports of packages that the file does not name, and that those do not need, fail."""
+    path = tmp_path / "model.fastdec"
+    export(fairseq_fastdec.load(MODEL), path)
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, path, FOLDER / "requirements.txt"],
+        capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()
+
+
+# Translates with a bundle, with the packages of a list alone.
+ALONE = """
+import asyncio, importlib.metadata, re, sys
+
+def name_of(requirement):
+    return re.match(r"[\\w.-]+", requirement)[0].lower().replace("_", "-")
+
+wanted, known = [line for line in open(sys.argv[2]) if line[0] != "#"], set()
+while wanted:
+    name = name_of(wanted.pop())
+    try:
+        needed = importlib.metadata.requires(name) or []
+    except importlib.metadata.PackageNotFoundError:
+        continue
+    if name not in known:
+        known.add(name)
+        wanted += [line for line in needed if "extra ==" not in line]
+packages = importlib.metadata.packages_distributions()
+
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        owners = {name_of(owner) for owner in packages.get(name.partition(".")[0], ())}
+        if owners and not owners & (known | {"fairseq-fastdec"}):
+            raise ModuleNotFoundError(f"no module {name}", name=name)
+
+sys.meta_path.insert(0, Refusing())
+from fairseq_fastdec.serving import app, command, slow_clients
+translator = command.open_translator(sys.argv[1], threads=1)
+app.create_app([app.LanguagePair("en", "de", translator)], command.ServerOptions())
+print(asyncio.run(translator.translate_async("Click the button.")))
+"""

@@ -70,6 +70,25 @@ def test_empty_keys_and_ports_that_do_not_exist(monkeypatch):
             config_of(*words)
 
 
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ([""], "path '': must not be empty"),
+        (["--config", ""], "--config '': must not be empty"),
+        (["m", "--host", ""], "host '': must not be empty"),
+        (["m", "--memory-source", ""], "memory_source '': must not be empty"),
+        (["m", "--memory-target", ""], "memory_target '': must not be empty"),
+        (["m", "--source", ""], "source '': must not be empty"),
+        (["m", "--decoding", ""], "decoding '': must not be empty"),
+        (["m", "--api-key", "\udcff"], r"api_key '\\udcff': is not UTF-8"),
+    ],
+)
+def test_empty_options(words, message):
+    """An empty path would be the current directory, and an empty host all addresses."""
+    with pytest.raises(ValueError, match=f"^{message}"):
+        config_of(*words)
+
+
 def test_a_package_that_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(SystemExit, match=r"package uvicorn is not installed: pip install") as end:

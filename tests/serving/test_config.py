@@ -68,12 +68,42 @@ def test_a_file(read, tmp_path):
         ("[[models]]\npath = 'm'\n[server]\nprot = 1", "server: prot: unknown"),
         ("server = 1\n[[models]]\npath = 'm'", "server: must be a table"),
         ("[server", "not TOML"),
+        ("[[models]]\npath = ''", "models 1: path '': must not be empty"),
+        *(
+            (f"[[models]]\npath = 'm'\n{name} = ''", f"models 1: {name} '': must not be empty")
+            for name in ("memory_source", "memory_target", "decoding", "source", "policy")
+        ),
+        ("[[models]]\npath = 'm'\n[server]\nhost = ''", "server: host '': must not be empty"),
     ],
 )
 def test_mistakes_are_named(read, text, message):
     with pytest.raises(ValueError, match="--config .*serve.toml") as raised:
         read(text)
     assert message in str(raised.value)
+
+
+def test_a_byte_order_mark(read):
+    assert read("\ufeff" + COMPLETE) == read(COMPLETE)
+
+
+def test_a_file_that_is_not_utf_8(tmp_path):
+    path = tmp_path / "serve.toml"
+    path.write_bytes(b"[server]\nhost = '\xff'")
+    with pytest.raises(ValueError, match="--config .*serve.toml: not TOML"):
+        config.read(str(path))
+
+
+@pytest.mark.parametrize(
+    "host, address",
+    [
+        ("::1", "http://[::1]:5079"),
+        ("::", "http://[::]:5079"),
+        ("127.0.0.1", "http://127.0.0.1:5079"),
+        ("localhost", "http://localhost:5079"),
+    ],
+)
+def test_addresses(host, address):
+    assert config.ServerOptions(host=host, port=5079).address() == address
 
 
 def test_no_file(tmp_path):

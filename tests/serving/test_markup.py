@@ -1,7 +1,5 @@
 """Markup keeps its bytes, and text is translated."""
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,10 +14,15 @@ TOOT = (
 )
 
 
+def pieces_of(document):
+    return list(filter(None, markup.split(document)))
+
+
 def upper(document):
-    pieces = markup.split(document)
+    pieces = pieces_of(document)
     assert "".join(piece.source for piece in pieces) == document
-    return markup.join(pieces, [piece.text.upper() for piece in pieces if piece.text is not None])
+    texts = (piece.text.upper() for piece in pieces if piece.text is not None)
+    return "".join(markup.join(pieces, texts))
 
 
 def test_a_post_of_mastodon():
@@ -61,8 +64,7 @@ def test_documents(document, expected):
 @settings(max_examples=200, deadline=None)
 @given(st.text(st.sampled_from("<>/!-?&;\"'= \nab#xp"), max_size=60))
 def test_sources_together_are_the_document(document):
-    pieces = markup.split(document)
-    assert "".join(piece.source for piece in pieces) == document
+    assert "".join(piece.source for piece in pieces_of(document)) == document
 
 
 WORD = st.text("ab éЖ&<>\"'", min_size=1, max_size=8)
@@ -80,16 +82,3 @@ def test_the_structure_stays(parts):
         )
 
     assert upper(document(str)) == document(lambda text: text.upper())
-
-
-@pytest.mark.parametrize(
-    "part",
-    ["<", "<a ", "</", "<!--", "&", "<![CDATA[", "<p>", "<p></b>", '<a href="', "&#", "<script>",
-     "a <", "<i></b>a", "<b><i></b>", '<p class="', "= ", "<p translate a", "<p>a</p>"],
-)  # fmt: skip
-def test_no_document_takes_long(part):
-    """html.parser takes minutes for some of these."""
-    start = time.process_time()
-    markup.split(part * (100_000 // len(part)))
-    markup.split("<p translate " + part * (100_000 // len(part)) + ">")
-    assert time.process_time() - start < 5

@@ -1,8 +1,9 @@
 """The server keeps to its own description, whatever the description allows."""
 
+import pytest
 import schemathesis
-from hypothesis import HealthCheck, settings
-from schemathesis import checks
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode, checks
 
 from tests.support.services import UpperCase, app_with, call
 
@@ -17,10 +18,28 @@ CHECKS = [
 ]
 
 
+FUZZING = settings(
+    max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
+POSTS = [found.ok() for found in SCHEMA.include(method="POST").get_all_operations()]
+
+
 @SCHEMA.parametrize()
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@FUZZING
 def test_answers_are_as_described(case):
     case.call_and_validate(checks=CHECKS)
+
+
+@pytest.mark.parametrize("operation", POSTS, ids=lambda operation: operation.path)
+def test_answers_to_what_is_not_as_described(operation):
+    """It may be refused, with a status that is described."""
+
+    @FUZZING
+    @given(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    def answers(case):
+        case.call_and_validate(checks=CHECKS[:-1])
+
+    answers()
 
 
 def test_languages_and_limits_are_described():

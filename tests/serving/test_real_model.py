@@ -52,7 +52,14 @@ def test_alternatives(app):
     assert len({answer["translatedText"], *answer["alternatives"]}) == 3
 
 
-def test_a_sentence_that_is_too_long(app):
+def test_a_text_without_ends_of_sentences(app):
+    """It is longer than what the model reads, and is translated in parts."""
+    answer = translate(app, q="Save the file " * 1000)
+    assert answer.status_code == 200 and "Datei" in answer.json()["translatedText"]
+
+
+def test_a_sentence_that_is_too_long(app, monkeypatch):
+    monkeypatch.setattr("fairseq_fastdec.serving.texts.MOST_CHARS", 100_000)
     answer = translate(app, q="Save " * 5000)
     assert answer.status_code == 400
     assert answer.json()["error"].startswith("too long: ")

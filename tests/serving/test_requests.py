@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.services import app_with, call, client_of, translate
+from tests.support.services import UpperCase, app_with, call, client_of, translate
 
 FIELDS = {"q": "Hé. 😀", "source": "en", "target": "de", "alternatives": "1"}
 ANSWER = {"translatedText": "HÉ. 😀", "alternatives": ["HÉ.! 😀"]}
@@ -121,12 +121,103 @@ def test_no_body_breaks_the_server(kind, body):
         assert answer.status_code in (200, 400)
 
 
-@pytest.mark.parametrize(
-    "text", ["a\0b", "\u202eשלום. مرحبا؟", "👩‍👩‍👧‍👦", "\ufeff\ufffe", "a\x1b[0m"]
-)
+@pytest.mark.parametrize("text", ["a\0b", "\u202eשלום. مرحبا؟", "👩‍👩‍👧‍👦", "\ufffe", "a\x1b[0m"])
 def test_odd_texts(text):
     answer = translate(app_with(), q=text)
     assert answer.json() == {"translatedText": text.upper()}
+
+
+INVALID = [b"\xff", b"a\xe9", b"\xed\xa0\x80", b"\xc3", b"\xf4\x90\x80\x80"]
+
+
+@pytest.mark.parametrize("name", ["q", "draft", "source", "format", "api_key", "other", None])
+@pytest.mark.parametrize("bytes_", INVALID)
+def test_bytes_that_are_not_utf_8(name, bytes_):
+    """Also where a field or the name of a field is not used."""
+    fields = {b"q": b"a", b"source": b"en", b"target": b"de"}
+    if name is None:
+        fields[bytes_] = b"a"
+    else:
+        fields[name.encode()] = bytes_
+    escaped = "".join(f"%{byte:02x}" for byte in bytes_).encode()
+    multipart = b"".join(
+        b'--x\r\nContent-Disposition: form-data; name="%b"\r\n\r\n%b\r\n' % field
+        for field in fields.items()
+    )
+    urlencoded = b"&".join(b"%b=%b" % field for field in fields.items())
+    written = b", ".join(b'"%b": "%b"' % field for field in fields.items())
+    for kind, body in (
+        ("application/x-www-form-urlencoded", urlencoded),
+        ("application/x-www-form-urlencoded", urlencoded.replace(bytes_, escaped)),
+        ("multipart/form-data; boundary=x", multipart + b"--x--\r\n"),
+        ("multipart/form-data; boundary=x; charset=latin-1", multipart + b"--x--\r\n"),
+        ("application/json", b"{" + written + b"}"),
+    ):
+        answer = call(
+            app_with(), "POST", "/translate", content=body, headers={"content-type": kind}
+        )
+        assert answer.status_code == 400, (kind, body)
+
+
+def test_multipart_forms_are_in_utf_8():
+    body = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xc3\xa9\r\n--x--\r\n'
+    for charset, status in (("", 200), ("; charset=UTF-8", 200), ("; charset=latin-1", 400)):
+        headers = {"content-type": f"multipart/form-data; boundary=x{charset}"}
+        answer = call(app_with(), "POST", "/detect", content=body, headers=headers)
+        assert answer.status_code == status
+
+
+def test_long_forms():
+    """They are decoded in pieces, which do not divide an escape or a character."""
+    text = "é%+& 漢😀a" * 9000
+    fields = {"q": text, "source": "en", "target": "de"}
+    for body in ({"data": fields}, {"files": {name: (None, fields[name]) for name in fields}}):
+        answer = call(app_with(), "POST", "/translate", **body)
+        assert answer.json() == {"translatedText": text.upper()}
+
+
+@pytest.mark.parametrize("text", ["\ufeffFile", "\ufeff File. \ufeffOpen\n\ufeffSave\ufeff"])
+def test_byte_order_marks(text):
+    """The first one is dropped, and the others are white space."""
+    translator, given = UpperCase(), []
+    usual = translator.translate_async
+
+    async def translate_async(sentence, **options):
+        given.extend([sentence, *options.get("draft", ())])
+        return await usual(sentence, **options)
+
+    translator.translate_async = translate_async
+    app = app_with(translator)
+    expected = text[1:].upper()
+    assert translate(app, q=text).json() == {"translatedText": expected}
+    assert translate(app, q=[text, "a"]).json() == {"translatedText": [expected, "A"]}
+    assert translate(app, q=text, draft=text).json() == {"translatedText": expected}
+    assert translate(app, q=text, format="html").status_code == 200
+    assert translate(app, q=f"<p>{text}</p>", format="html").status_code == 200
+    fields = {"texts": [text], "src_lang": "en", "tgt_lang": "de"}
+    answer = call(app, "POST", "/translate", json=fields)
+    assert answer.json() == {"translations": [expected]}
+    for fields in ({"data": {"q": text, "source": "en", "target": "de"}},):
+        assert call(app, "POST", "/translate", **fields).json() == {"translatedText": expected}
+    assert set("".join(given)).isdisjoint("\ufeff")
+
+
+@pytest.mark.parametrize(
+    "value", ["[0]", "[[]]", '{"a": 0}', '{"%d": 0}', '""', '",[{\\""', "1e9", "[" * 99 + "]" * 99]
+)
+def test_values_of_a_body_are_limited(value):
+    """Parsing them would take long, also in fields that are not used."""
+    fields = '"q": "a", "source": "en", "target": "de"'
+    for n, status in ((400, 200), (20_000, 413)):
+        values = ", ".join(value.replace("%d", str(i)) for i in range(n))
+        for body in (f'{{{fields}, "other": [{values}]}}', f"[{values}]"):
+            answer = call(app_with(), "POST", "/translate", content=body, headers=JSON_TYPE)
+            assert answer.status_code == (400 if body[0] == "[" and status == 200 else status)
+
+
+def test_punctuation_is_no_limit():
+    text = '\\",[{:' * 16_000
+    assert translate(app_with(), q=text).json() == {"translatedText": text}
 
 
 def test_halves_of_surrogates():
@@ -195,3 +286,25 @@ def test_keys_in_the_header(header, status):
     ):
         answer = call(app, "POST", "/translate", json=fields, headers=headers)
         assert answer.status_code == status
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "à", "Å", "ключ", "鍵", "clé à moi", "\U0001f511"])
+def test_keys_with_any_letters(key):
+    """Clients encode a header in UTF-8 or, if they can, in Latin-1."""
+    app, other = app_with(api_keys=(key,)), app_with(api_keys=(f"{key}x",))
+    fields = {"q": "a", "source": "en", "target": "de"}
+    encoded = {key.encode()} | ({key.encode("latin-1")} if max(key) < "\u0100" else set())
+    for service, status in ((app, 200), (other, 403)):
+        given = [{"json": {**fields, "api_key": key}}, {"data": {**fields, "api_key": key}}]
+        given += [
+            {"json": fields, "headers": {"Authorization": b"Bearer " + bytes_}}
+            for bytes_ in encoded
+        ]
+        for request in given:
+            assert call(service, "POST", "/translate", **request).status_code == status
+
+
+def test_a_key_that_is_no_text():
+    body = rb'{"q": "a", "source": "en", "target": "de", "api_key": "a\ud83d"}'
+    answer = call(app_with(api_keys=("a?",)), "POST", "/translate", content=body, headers=JSON_TYPE)
+    assert answer.status_code == 403

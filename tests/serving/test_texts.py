@@ -1,6 +1,7 @@
 """Texts come back whole: sentences are translated, and what is between them stays."""
 
 import asyncio
+import random
 
 import pytest
 from hypothesis import given, settings
@@ -34,6 +35,37 @@ def test_a_text_is_its_sentences_and_separators(text, language):
 )
 def test_sentences(text, sentences):
     assert texts.split(text, "en").sentences == sentences
+
+
+@pytest.mark.parametrize("language", ["en", "ja"])
+@pytest.mark.parametrize(
+    "part",
+    ["Mr. Smith came. He saw! ", "今天很好。明天呢？", "word ", "x", "日本語", "e\u0301",
+     "a" * 600 + " ", "a" * 300 + " " * 700, "a. " + "b" * 999, "\u3000。a", "ab" + " " * 5000,
+     "\ufeffa. ", '"a. '],
+)  # fmt: skip
+def test_long_sentences_are_cut(part, language):
+    text = part * (20_000 // len(part))
+    parts = texts.split(text, language)
+    assert parts.join(parts.sentences) == text
+    assert max(map(len, parts.sentences)) <= texts.MOST_CHARS
+    assert len(parts.sentences) <= 2 * text.count(part) + 2 * len(text) // texts.MOST_CHARS
+    letters = [char for separator in parts.separators for char in separator if char.isalpha()]
+    assert letters == []
+
+
+def test_long_sentences_are_cut_at_white_space():
+    sentence = "A sentence without an end " * 200
+    found = texts.split(sentence, "en").sentences
+    assert " ".join(found) == sentence.strip()
+    assert all(len(part) > texts.MOST_CHARS - 10 for part in found[:-1])
+
+
+def test_long_lines_have_the_sentences_of_short_ones():
+    lines = ["Mr. Smith came.", "He saw!", "The file, which is open, is e.g. a list.", "Save it?"]
+    numbers = random.Random(1).choices(range(4), k=2000)
+    sentences = [lines[number] for number in numbers]
+    assert texts.split(" ".join(sentences), "en").sentences == sentences
 
 
 def run(given, translate, n=1, at_once=8):

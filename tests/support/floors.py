@@ -28,7 +28,7 @@ FLOORS = (
     ("models", "criterions"),
     ("network",),
     ("decoding",),
-    ("serving.errors", "serving.scheduler", "serving.translating"),
+    ("serving.errors", "serving.scheduler", "serving.translating", "serving.turns"),
     ("bundles", "hub", "kept_generators", "tasks", "translator"),
     ("opening",),
     ("serving", "tools"),
