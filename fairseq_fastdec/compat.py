@@ -6,7 +6,8 @@ task. A checkpoint that one of several workers has read can be broadcast again. 
 checkpoint name its file. ``--tokenizer moses`` needs no ``-s -t`` if the data determine the
 languages. ``--help`` of fairseq's commands shows the options of the task, architecture and
 criterion (:mod:`~.help`). :mod:`~.progress` gets access to the progress bar.
-``--task translation_from_pretrained_bart`` works again.
+``--task translation_from_pretrained_bart`` works again. fairseq reads dictionaries, codes and raw
+text in UTF-8, whatever the locale, and skips byte order marks.
 
 Checkpoints are untrusted data, so they are read with torch's restricted unpickler
 (``weights_only=True``), which rejects classes that are not on its list. fairseq's checkpoints
@@ -18,6 +19,7 @@ import _codecs
 import argparse
 import contextlib
 import errno
+import io
 import logging
 import os
 import pickle
@@ -29,8 +31,11 @@ from typing import Any, Optional
 
 import numpy
 import torch
-from fairseq import checkpoint_utils, options
-from fairseq.data import data_utils
+from fairseq import checkpoint_utils, file_utils, options, utils
+from fairseq.data import data_utils, dictionary, indexed_dataset
+from fairseq.data.encoders import gpt2_bpe_utils
+from fairseq.data.encoders.fastbpe import fastBPE
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
@@ -45,11 +50,14 @@ except ImportError:  # numpy 1
 
 from . import help, progress
 from .data.languages import infer_languages
-from .data.model_files import PathLike
-from .errors import in_short
+from .data.text import MARK, PathLike, open_text, opened
+from .errors import first_line, in_short
 from .wrapping import wrap
 
 logger = logging.getLogger(__name__)
+
+# The modules with fairseq's readers of dictionaries, codes, lexicons and raw data.
+READERS: tuple[Any, ...] = (dictionary, gpt2_bpe_utils, indexed_dataset, utils)
 
 # An environment variable that users of fairseq set so that torch 2.6 and newer load its
 # checkpoints. torch raises an error if both this variable and its opposite are set.
@@ -82,6 +90,10 @@ def install() -> None:
     distributed_utils._broadcast_object_slow = _broadcast_object
     wrap(dataclass_utils, "override_module_args", _with_languages)
     wrap(TranslationFromPretrainedBARTTask, "__init__", _with_args)
+    for module in READERS:
+        module.open = open_text
+    wrap(SubwordNMTBPE, "__init__", _with_codes_in_utf8)
+    wrap(fastBPE, "__init__", _without_mark)
     progress.install()
 
 
@@ -212,6 +224,46 @@ def _with_args(init, task, args, *dictionaries, **keywords):
     """
     task.args = args
     init(task, args, *dictionaries, **keywords)
+
+
+def _with_codes_in_utf8(init, bpe, cfg):
+    """Read the codes in UTF-8, and close the file.
+
+    subword-nmt reads them in the locale's encoding, and takes a byte order mark for a letter.
+    """
+    try:
+        from subword_nmt.apply_bpe import BPE
+    except ImportError:
+        BPE = None
+    if BPE is None or cfg.bpe_codes is None:
+        return init(bpe, cfg)  # raises an error
+    with opened(file_utils.cached_path(cfg.bpe_codes)) as file:
+        codes = io.StringIO(file.read())
+    try:
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            bpe.bpe = BPE(codes, separator=cfg.bpe_separator)
+    except (LookupError, SystemExit, ValueError) as error:  # subword-nmt exits
+        reason = told.getvalue().partition("\n")[0] or first_line(error)
+        raise ValueError(
+            f"--bpe-codes {cfg.bpe_codes}: not codes of subword-nmt ({reason}); name its file"
+        ) from error
+    bpe.bpe_symbol = f"{cfg.bpe_separator} "
+
+
+def _without_mark(init, bpe, cfg):
+    """Reject codes that begin with a byte order mark: fastBPE, which opens them, would read it.
+
+    Raises:
+        ValueError: for such a file.
+    """
+    if cfg.bpe_codes is not None and os.path.isfile(cfg.bpe_codes):
+        with open(cfg.bpe_codes, "rb") as file:
+            if file.read(len(MARK)) == MARK:
+                raise ValueError(
+                    f"--bpe-codes {cfg.bpe_codes}: begins with a byte order mark, which fastBPE "
+                    "would take for a letter; remove these 3 bytes"
+                )
+    init(bpe, cfg)
 
 
 def _with_languages(override_module_args, args):

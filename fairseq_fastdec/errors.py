@@ -11,6 +11,7 @@ import contextlib
 import dis
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from traceback import walk_tb
@@ -18,6 +19,8 @@ from types import TracebackType
 from typing import NoReturn, Optional, TextIO
 
 EXIT_CODE = 2  # as argparse's
+# Of a command that Ctrl-C ended, as of one that the signal killed in a shell.
+INTERRUPTED = 128 + signal.SIGINT
 
 # The folders and names of the functions that run fairseq's commands.
 MAIN_FUNCTIONS = {("fairseq_cli", "cli_main"), ("fairseq_fastdec", "run_fairseq")}
@@ -40,20 +43,19 @@ def flag_of(option: str) -> str:
     return f"--{option.replace('_', '-')}"
 
 
-def end_with(message: str) -> NoReturn:
+def end_with(message: str, code: int = EXIT_CODE) -> NoReturn:
     """End the program with one line on standard error.
 
     The exit code is right even if a standard stream cannot be written (full disk, closed pipe).
 
     Raises:
-        SystemExit: with the line as its text, for callers in the same process, and
-            :data:`EXIT_CODE` as its code.
+        SystemExit: with the line as its text, for callers in the same process, and the code.
     """
     line = " ".join(message.split())
     write(sys.stdout, "")
     write(sys.stderr, f"{line}\n")
     end = SystemExit(line)
-    end.code = EXIT_CODE
+    end.code = code
     raise end
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
-PathLike = Union[str, "os.PathLike[str]"]
+from .text import PathLike, check_can_be_read_again, opened
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint_best.pt")
 # The names of BPE files in fairseq's hub and archives, and in our examples.
@@ -95,6 +95,7 @@ def bpe_of(codes: str) -> str:
     """
     if codes.endswith(".model"):
         return "sentencepiece"
-    with open(codes, encoding="utf-8", errors="replace") as file:
+    check_can_be_read_again("bpe_codes", codes)
+    with opened(codes, errors="replace") as file:
         words = file.readline().split()
     return "fastbpe" if len(words) == 3 and words[2].isdigit() else "subword_nmt"

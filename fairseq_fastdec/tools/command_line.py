@@ -10,11 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from ..data.text import check_can_be_read_again
+from ..errors import flag_of
 from ..serving.scheduler import CAPACITY
 
 PACKAGE = __name__.partition(".")[0]
 # Decoding options of a bundle or a checkpoint that commands without fairseq's options have.
 SEARCH_OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
+# Options for files that are written.
+WRITTEN = ("output", "decoding_stats", "log_file")
 # The files of a translation memory.
 MEMORY_OPTIONS = ("memory_source", "memory_target")
 
@@ -170,19 +174,15 @@ def check_directory(output: Path) -> None:
         raise ValueError(f"--output {output}: there is no directory {output.parent}")
 
 
-def standard(name: str) -> Any:
-    """A standard stream.
-
-    Args:
-        name: ``stdin`` or ``stdout``.
+def check_files(args: argparse.Namespace) -> None:
+    """Check that the files of options can be read by several processes.
 
     Raises:
-        ValueError: if the program was started with the stream closed.
+        ValueError: for a pipe or a device; the message names the flag.
     """
-    stream = getattr(sys, name)
-    if stream is None:
-        raise ValueError(f"{name}: is closed; name a file instead")
-    return stream
+    for name, value in vars(args).items():
+        if isinstance(value, (str, Path)) and name not in WRITTEN:
+            check_can_be_read_again(flag_of(name), value)
 
 
 def check_shard(args: argparse.Namespace) -> None:

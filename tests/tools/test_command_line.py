@@ -13,7 +13,6 @@ from fairseq_fastdec.tools.command_line import (
     in_words,
     positive,
     program,
-    standard,
 )
 
 
@@ -50,14 +49,6 @@ def test_the_directory_of_an_output(tmp_path):
     check_directory(tmp_path / "file")
     with pytest.raises(ValueError, match="^--output .*new/file: there is no directory .*new$"):
         check_directory(tmp_path / "new" / "file")
-
-
-@pytest.mark.parametrize("name", ["stdin", "stdout"])
-def test_standard_streams(monkeypatch, name):
-    assert standard(name) is getattr(sys, name)
-    monkeypatch.setattr(sys, name, None)
-    with pytest.raises(ValueError, match=f"^{name}: is closed; name a file instead"):
-        standard(name)
 
 
 def test_the_search_options_that_were_given():

@@ -14,9 +14,9 @@ from tqdm import tqdm
 from ...data import atomic_files
 from ...decoding.option_groups import described
 from ...decoding.options import DecodingOptions
-from ...errors import errors_in_one_line
+from ...errors import INTERRUPTED, end_with, errors_in_one_line
 from ...noise import results_only
-from ..command_line import positive, program
+from ..command_line import check_files, positive, program
 from . import report
 from .contest import Contest, MethodError
 from .methods import (
@@ -57,7 +57,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         with errors_in_one_line(program("benchmark"), MethodError):
             run(args, rest)
     except KeyboardInterrupt:
-        sys.exit(f"\n{program('benchmark')}: interrupted; nothing was written")
+        end_with(f"{program('benchmark')}: interrupted; nothing was written", INTERRUPTED)
 
 
 def parse_args(arguments: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
@@ -144,6 +144,7 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
         MethodError: if the reference method cannot run.
         OSError: if the results cannot be written.
     """
+    check_files(args)
     settings = Settings(
         (args.data, *rest), args.device, args.dtype, args.threads, args.sentences, args.flops,
         args.reference_text,

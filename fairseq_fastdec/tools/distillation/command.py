@@ -11,11 +11,12 @@ from typing import Any, Optional
 import torch
 from fairseq import options
 
-from ...errors import errors_in_one_line
+from ...errors import INTERRUPTED, end_with, errors_in_one_line
 from ...help import as_ours
 from ...noise import results_only
 from ..command_line import (
     add_worker_options,
+    check_files,
     check_one_directory,
     check_places,
     check_shard,
@@ -62,7 +63,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         with errors_in_one_line(program("distill")):
             run(args)
     except KeyboardInterrupt:
-        sys.exit(f"\n{program('distill')}: interrupted; run the same command again to continue")
+        again = "run the same command again to continue"
+        end_with(f"{program('distill')}: interrupted; {again}", INTERRUPTED)
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
@@ -148,6 +150,7 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError("--path: give the teacher, or an ensemble of several separated by colons")
     check_one_directory(args.data, "distil one at a time")
     check_shard(args)
+    check_files(args)
 
 
 def translate(args: argparse.Namespace, cfg: Any, corpus: Corpus, store: ChunkStore) -> int:

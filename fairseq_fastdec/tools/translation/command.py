@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from ...errors import errors_in_one_line
+from ...errors import INTERRUPTED, end_with, errors_in_one_line
 from ...noise import results_only
-from ..command_line import MEMORY_OPTIONS, SEARCH_OPTIONS, given, in_words, program, standard
+from ...process import standard
+from ..command_line import MEMORY_OPTIONS, SEARCH_OPTIONS, given, in_words, program
 from ..distillation.filters import Filters
 from .arguments import (
     LEAST_LINES,
@@ -57,7 +58,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
                 kept = "; run the same command again to continue"
             run(args)
     except KeyboardInterrupt:
-        sys.exit(f"\n{name}: interrupted{kept}")
+        end_with(f"{name}: interrupted{kept}", INTERRUPTED)
 
 
 def run(args: argparse.Namespace) -> None:
