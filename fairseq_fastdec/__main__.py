@@ -101,11 +101,16 @@ def run_fairseq(name: str, arguments: list[str]) -> None:
     given.add_argument("--task", default="translation")
     options, rest = given.parse_known_args(arguments)
     sys.argv = [f"{PROGRAM} {name}", *rest, "--user-dir", options.user_dir, "--task", options.task]
+    words = {word.split("=")[0] for word in rest}
+    if name == "validate" and not words & {"--path", *HELP}:
+        raise ValueError("--path: name the checkpoint, or several separated by colons")
+    if name == "generate" and "--constraints" in words:
+        raise ValueError("--constraints: binarised data have none; use interactive")
     with FAIRSEQ_COMMANDS[name][1]():
         command = importlib.import_module(f"fairseq_cli.{name}")
         faster_fairseq.install()
         is_ours = issubclass(TASK_REGISTRY.get(options.task, object), FastDecoding)
-        if name == "generate" and is_ours and not ARCH & {word.split("=")[0] for word in rest}:
+        if name == "generate" and is_ours and not ARCH & words:
             # fairseq's own main function gives all tasks the options of an audio architecture.
             command.main(parse_args_and_arch(get_generation_parser()))
         else:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .errors import INTERRUPTED, end_with, write
+from .errors import INTERRUPTED, end_with, error_of_input, line_of, write
 
 STREAMS = ("stdin", "stdout", "stderr")
 # Seconds until an interrupt that Python could not raise is raised again.
@@ -42,11 +42,13 @@ def run(command: Callable[[], Any], program: str) -> None:
         sys.stdout.flush()
     except KeyboardInterrupt:
         end_with(f"{program}: interrupted", INTERRUPTED)
-    except OSError as error:
-        # Of standard output, whose reader has gone, or which is on a full disk.
-        if error.filename is not None or os.environ.get("FASTDEC_TRACEBACK"):
+    except Exception as error:
+        # An OSError without a file is of standard output: its reader has gone, or the disk is full.
+        is_of_output = isinstance(error, OSError) and error.filename is None
+        line = line_of(error if is_of_output else error_of_input(error))
+        if line is None or os.environ.get("FASTDEC_TRACEBACK"):
             raise
-        end_with(f"{program}: {error}")
+        end_with(f"{program}: {line}")
     finally:
         write(sys.stdout, "")
         # From here on, Python would print where it was interrupted.

@@ -117,11 +117,11 @@ def check_can_be_read_again(option: str, path: PathLike) -> None:
         option: for the message.
 
     Raises:
-        ValueError: for a pipe or a device.
+        ValueError: for a pipe, or a device that is not empty.
     """
     with contextlib.suppress(OSError):
-        mode = os.stat(path).st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        mode, is_null = os.stat(path).st_mode, os.path.samefile(path, os.devnull)
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode) and not is_null:
             raise ValueError(
                 f"{option} {path}: not a regular file; write it to a file first, since it is read "
                 "more than once"

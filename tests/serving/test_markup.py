@@ -58,7 +58,7 @@ def test_documents(document, expected):
     assert upper(document) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.sampled_from("<>/!-?&;\"'= \nab#xp"), max_size=60))
 def test_sources_together_are_the_document(document):
     pieces = markup.split(document)
@@ -69,7 +69,7 @@ WORD = st.text("ab éЖ&<>\"'", min_size=1, max_size=8)
 ELEMENT = st.sampled_from(["p", "b", "a href='?x=1&amp;y=<'", 'i title="Fish > chips"', "br/"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(ELEMENT, WORD), max_size=8))
 def test_the_structure_stays(parts):
     """With a translation that changes letters alone, each place without text is as before."""

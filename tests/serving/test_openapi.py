@@ -18,7 +18,7 @@ CHECKS = [
 
 
 @SCHEMA.parametrize()
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_answers_are_as_described(case):
     case.call_and_validate(checks=CHECKS)
 

@@ -363,7 +363,7 @@ def test_a_coordinator_that_is_killed_loses_no_chunk(start, tmp_path):
     wait_for(lambda: len(chunks(tmp_path)) > 5, process)
     workers = workers_of(process)
     process.kill()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < deadline
         time.sleep(0.01)
