@@ -60,7 +60,7 @@ except ImportError:  # numpy 1
 
 from . import help, progress
 from .data.languages import infer_languages
-from .data.text import MARK, PathLike, open_text, opened
+from .data.text import MARK, PathLike, check_is_not_read, open_text, opened
 from .errors import PACKAGE, first_line, flag_of, in_short
 from .wrapping import wrap
 
@@ -377,10 +377,10 @@ def _from_anywhere(import_user_module, args):
 
 
 def _with_checked_values(parse_args_and_arch, parser, *args, **kwargs):
-    """Check values that fairseq uses without a check.
+    """Check values that fairseq uses without a check, and that --decoding-stats is not an input.
 
     Raises:
-        ValueError: for an invalid one; it names the flag.
+        ValueError: for an invalid value; it names the flag.
     """
     try:
         parsed = parse_args_and_arch(parser, *args, **kwargs)
@@ -388,11 +388,15 @@ def _with_checked_values(parse_args_and_arch, parser, *args, **kwargs):
         if str(error):
             raise
         raise ValueError("--arch: give an architecture, such as --arch transformer") from error
+    options = parsed[0] if isinstance(parsed, tuple) else parsed
     for name, (is_valid, wanted) in VALUES.items():
-        options = parsed[0] if isinstance(parsed, tuple) else parsed
         value = getattr(options, name, None)
         if value is not None and not is_valid(value):
             raise ValueError(f"{flag_of(name)} {value}: must be {wanted}")
+    others = {**vars(options), "decoding_stats": None}
+    files = [part for value in map(str, others.values()) for part in value.split(os.pathsep)]
+    if getattr(options, "decoding_stats", None) is not None:
+        check_is_not_read("--decoding-stats", options.decoding_stats, files)
     return parsed
 
 

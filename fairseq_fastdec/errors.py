@@ -13,7 +13,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from traceback import walk_tb
 from types import TracebackType
 from typing import NoReturn, Optional, TextIO
@@ -105,11 +105,14 @@ def in_short(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def errors_in_one_line(program: str, *besides: type[Exception]) -> Iterator[None]:
+def errors_in_one_line(
+    program: str, *besides: type[Exception], spelling: Optional[Mapping[str, str]] = None
+) -> Iterator[None]:
     """End the program with one line instead of a traceback for an error in its input.
 
     Args:
         besides: the exceptions to handle in addition to ``ValueError`` and ``OSError``.
+        spelling: what the command calls arguments of Python in messages.
     """
     expected: tuple[type[Exception], ...] = (ValueError, OSError, *besides)
     try:
@@ -118,6 +121,8 @@ def errors_in_one_line(program: str, *besides: type[Exception]) -> Iterator[None
         line = line_of(error if isinstance(error, expected) else error_of_input(error))
         if line is None:
             raise
+        for python, own in (spelling or {}).items():
+            line = line.replace(python, own)
         end_with(f"{program}: {line}")
 
 

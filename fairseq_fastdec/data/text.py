@@ -126,3 +126,38 @@ def check_can_be_read_again(option: str, path: PathLike) -> None:
                 f"{option} {path}: not a regular file; write it to a file first, since it is read "
                 "more than once"
             )
+
+
+def check_is_not_read(option: str, output: PathLike, inputs: Iterable[Optional[PathLike]]) -> None:
+    """Check that a file to be written is none of the files to be read, which would be lost.
+
+    Args:
+        option: for the message.
+        inputs: files, also by other names and through links; ``None`` and other values are ignored.
+
+    Raises:
+        ValueError: if it is one of them.
+    """
+    for path in inputs:
+        is_input = path is not None and os.path.isfile(path) and os.path.exists(output)
+        if is_input and os.path.samefile(path or "", output):
+            raise ValueError(f"{option} {output}: is the input; name another file than {path}")
+
+
+def check_keeps(option: str, directory: PathLike, inputs: Iterable[Optional[PathLike]]) -> None:
+    """Check that a directory that will be replaced contains none of the files to be read.
+
+    Args:
+        option: for the message.
+        inputs: files and directories; ``None`` is ignored.
+
+    Raises:
+        ValueError: if it contains one of them, or is one.
+    """
+    replaced = os.path.realpath(directory)
+    for path in inputs:
+        if path is not None and os.path.commonpath([replaced, os.path.realpath(path)]) == replaced:
+            raise ValueError(
+                f"{option}: {directory} would be replaced, but contains the input {path}; name "
+                "another directory"
+            )

@@ -28,7 +28,7 @@ from ..data import atomic_files
 from ..data.text import without_mark
 from ..errors import errors_in_one_line
 from ..noise import imports_unheard, results_only
-from .command_line import described, positive, program
+from .command_line import described, path_of, positive, program
 
 with imports_unheard():
     from fairseq_cli import preprocess
@@ -63,7 +63,7 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
             help=f"{split} text: PREFIX.SRC and PREFIX.TGT, optionally with .xz or .gz; several "
             "are concatenated",
         )
-    parser.add_argument("--destdir", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--destdir", type=path_of, required=True, metavar="DIR")
     parser.add_argument(
         "--bpe-operations",
         type=positive,

@@ -6,7 +6,6 @@ With a bundle, neither torch nor fairseq is imported.
 import argparse
 import contextlib
 import logging
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Optional
 
@@ -17,10 +16,13 @@ from ..process import standard
 from ..results import Translation
 from .command_line import (
     MEMORY_OPTIONS,
+    NO_OPTIONS,
     SEARCH_OPTIONS,
     add_memory_options,
     add_search_options,
+    check_output,
     given,
+    one_or_all,
     positive,
     program,
 )
@@ -40,7 +42,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command."""
     name = program("translate")
     parser = argparse.ArgumentParser(prog=name, description=DESCRIPTION)
-    parser.add_argument("model", metavar="MODEL", help="a bundle, a checkpoint or its directory")
+    parser.add_argument(
+        "model", nargs="+", metavar="MODEL",
+        help="a bundle, a checkpoint or its directory; several checkpoints form an ensemble, also "
+        "as A:B",
+    )  # fmt: skip
     parser.add_argument(
         "--input", default="-", metavar="FILE",
         help="text in UTF-8; .gz, .xz, .bz2 and .zst are unpacked (default: standard input)",
@@ -50,15 +56,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     add_search_options(parser, "the method (default: the bundle's, or greedy)")
     add_memory_options(parser)
     args = parser.parse_args(arguments)
-    with errors_in_one_line(name), results_only():
-        translator = load(args.model, **given(args, (*SEARCH_OPTIONS, *MEMORY_OPTIONS)))
+    with errors_in_one_line(name, spelling=NO_OPTIONS), results_only():
+        translator = load(one_or_all(args.model), **given(args, (*SEARCH_OPTIONS, *MEMORY_OPTIONS)))
         translator.schedule(threads=args.threads, batch_size=args.batch_size)
         with contextlib.ExitStack() as files:
             source = TextInput([args.input])
             if args.output == STANDARD_STREAM:
                 output = standard("stdout").buffer
             else:
-                _check_differ(args.input, args.output)
+                inputs = (args.input, *args.model, args.memory_source, args.memory_target)
+                check_output(args.output, inputs)
                 output = files.enter_context(open(args.output, "wb"))
             invalid: set[int] = set()
             lines = _valid_lines(source.lines(), invalid)
@@ -69,11 +76,6 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         translator.close()
     if n_failed:
         end_with(f"{name}: lines without a translation: {n_failed}")
-
-
-def _check_differ(source: str, output: str) -> None:
-    if source != "-" and os.path.exists(output) and os.path.samefile(source, output):
-        raise ValueError(f"--output {output}: is the input; name another file")
 
 
 def _valid_lines(lines: Iterable[bytes], invalid: set[int]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any, Optional
 import torch
 from fairseq import options
 
+from ...data.text import check_keeps
 from ...errors import INTERRUPTED, end_with, errors_in_one_line
 from ...help import as_ours
 from ...noise import results_only
@@ -23,6 +24,7 @@ from ..command_line import (
     described,
     in_words,
     is_translation,
+    path_of,
     positive,
     program,
     to_config,
@@ -72,7 +74,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     parser = described(options.get_generation_parser(), "distill", DESCRIPTION)
     group = as_ours(parser.add_argument_group("distillation"))
     group.add_argument(
-        "--destdir", type=Path, required=True, metavar="DIR",
+        "--destdir", type=path_of, required=True, metavar="DIR",
         help="DIR/data is the distilled data, DIR/shards the translations",
     )  # fmt: skip
     group.add_argument(
@@ -151,6 +153,7 @@ def check(args: argparse.Namespace) -> None:
     check_one_directory(args.data, "distil one at a time")
     check_shard(args)
     check_files(args)
+    check_keeps("--destdir", args.destdir / "data", [args.data, *args.path.split(os.pathsep)])
 
 
 def translate(args: argparse.Namespace, cfg: Any, corpus: Corpus, store: ChunkStore) -> int:

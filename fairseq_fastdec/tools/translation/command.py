@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from ...data.text import check_is_not_read
 from ...errors import INTERRUPTED, end_with, errors_in_one_line
 from ...noise import results_only
 from ...process import standard
@@ -118,6 +119,12 @@ def to_file(
     """Translate missing chunks, and write the output when it is complete."""
     output = Path(args.output)
     directory = output.with_name(f"{output.name}.parts")
+    check_is_not_read("--output", output, _files_of(args))
+    if output.exists() and not output.is_file():
+        raise ValueError(
+            f"--output {output}: is not a file; name another one, or give --output - and redirect "
+            "standard output"
+        )
     # This command never creates links, so a link is not its output.
     if os.path.lexists(output) and (output.is_symlink() or not directory.exists()):
         raise ValueError(f"--output {output}: exists already; delete it or name another file")
@@ -151,6 +158,15 @@ def to_file(
         store.remove_all()
         shutil.rmtree(directory, ignore_errors=True)
         tell(f"{output}: {in_words(result['counts'], TRANSLATED)}")
+
+
+def _files_of(args: argparse.Namespace) -> Iterator[str]:
+    """The values of options that can be the names of files."""
+    for name, value in vars(args).items():
+        if name == "texts":
+            yield from value
+        elif isinstance(value, str) and name != "output":
+            yield from (value, *value.split(os.pathsep))
 
 
 def _coordinator(
