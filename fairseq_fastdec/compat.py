@@ -103,7 +103,6 @@ def install() -> None:
         wrap(owner, "__del__", _if_it_was_read)
     wrap(dictionary.Dictionary, "add_from_file", _naming_the_dictionary)
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
-    wrap(checkpoint_utils, "load_model_ensemble_and_task", _naming_the_checkpoint)
     wrap(Trainer, "load_checkpoint", _with_check_by_task)
     wrap(options, "parse_args_and_arch", _with_help_at_last)
     wrap(options, "parse_args_and_arch", _with_checked_values)
@@ -210,20 +209,6 @@ def _naming_the_dictionary(add_from_file, dictionary, file):
         if not isinstance(file, str) or file in str(error):
             raise
         raise ValueError(f"{file}: {first_line(error)}") from error
-
-
-def _naming_the_checkpoint(load, filenames, *args, **kwargs):
-    """Shorten torch's error for a model that is built for other dictionaries or options."""
-    try:
-        return load(filenames, *args, **kwargs)
-    except RuntimeError as error:
-        mismatch, *details = map(str.strip, str(error).splitlines())
-        if not mismatch.startswith("Error(s) in loading state_dict"):
-            raise
-        raise ValueError(
-            f"{', '.join(map(str, filenames))}: cannot be loaded ({' '.join(details[:1])[:200]}); "
-            "give the data directory and the options with which it was trained"
-        ) from error
 
 
 def _naming_the_file(load_checkpoint_to_cpu, path, *args, **kwargs):

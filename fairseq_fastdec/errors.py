@@ -27,6 +27,8 @@ MAIN_FUNCTIONS = {("fairseq_cli", "cli_main")}
 PACKAGE = __name__.partition(".")[0]
 FAIRSEQ = ("fairseq", "fairseq_cli")
 FILE_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+# torch's error for a model with other dictionaries or options, and what is told of its details.
+MISMATCH, MOST_DETAILS = "Error(s) in loading state_dict", 200
 # What to do about errors of fairseq, by a part of their text.
 REMEDIES = {
     "exceed max_tokens": "raise --max-tokens, or give --batch-size in its place",
@@ -143,8 +145,9 @@ def error_of_input(error: BaseException) -> Optional[BaseException]:
     is_of_file = isinstance(error, FILE_ERRORS) or (type(error) is OSError and error.errno is None)
     package = _raised_by(error.__traceback__)
     is_ours = isinstance(error, ValueError) and package == PACKAGE
+    is_mismatch = isinstance(error, RuntimeError) and str(error).startswith(MISMATCH)
     names_an_option = names_a_flag or _option_of(error) is not None
-    is_told = names_an_option or is_of_file or is_ours or package in FAIRSEQ
+    is_told = names_an_option or is_mismatch or is_of_file or is_ours or package in FAIRSEQ
     return error if is_told and isinstance(error, Exception) else None
 
 
@@ -154,10 +157,16 @@ def _option_of(error: BaseException) -> Optional[str]:
 
 
 def line_of(error: Optional[BaseException]) -> Optional[str]:
-    """What is told about an error in the user's input; ``None`` for no error."""
+    """The text for an error in the user's input; ``None`` for no error."""
     if error is None:
         return None
     text = str(error) or type(error).__name__
+    if text.startswith(MISMATCH):
+        mismatch = " ".join(text.partition("\n")[2].split())[:MOST_DETAILS]
+        text = (
+            f"the checkpoint cannot be loaded ({mismatch}); give a complete one that was trained "
+            "with these data and options"
+        )
     option = _option_of(error)
     if option is not None:
         text = f"{flag_of(option)}: {first_line(error)}"

@@ -1,4 +1,4 @@
-"""What every process of a command does: its standard streams, and Ctrl-C."""
+"""The standard streams of a process that runs a command, and Ctrl-C."""
 
 import contextlib
 import io
@@ -37,8 +37,9 @@ def run(command: Callable[[], Any], program: str) -> None:
         try:
             command()
         except SystemExit as end:
-            if end.code:
-                raise
+            if not end.code:
+                sys.stdout.flush()
+            raise
         sys.stdout.flush()
     except KeyboardInterrupt:
         end_with(f"{program}: interrupted", INTERRUPTED)

@@ -58,6 +58,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
             if args.output != STANDARD_STREAM:
                 kept = "; run the same command again to continue"
             run(args)
+    except Terminated:
+        end_with(f"{name}: interrupted{kept}", 128 + signal.SIGTERM)
     except KeyboardInterrupt:
         end_with(f"{name}: interrupted{kept}", INTERRUPTED)
 

@@ -386,7 +386,7 @@ def test_an_interruption_ends_all_processes(start, tmp_path, number):
     wait_for(lambda: len(chunks(tmp_path)) > 5, process)
     workers = workers_of(process)
     process.send_signal(number)
-    assert process.wait() == 1
+    assert process.wait() == 128 + number
     told = process.printed()
     assert told.strip().endswith("interrupted; run the same command again to continue")
     assert "Traceback" not in told
