@@ -1,4 +1,4 @@
-"""Fast decoding for fairseq sequence-to-sequence models: ``--user-dir fairseq_fastdec``.
+"""Fast decoding for fairseq sequence-to-sequence models: ``python -m fairseq_fastdec``.
 
 Overview, from the top layer down (docs/architecture.md):
 
