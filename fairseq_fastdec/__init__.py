@@ -1,4 +1,4 @@
-"""Fast decoding for fairseq sequence-to-sequence models: ``--user-dir fairseq_fastdec``.
+"""Fast decoding for fairseq sequence-to-sequence models: ``python -m fairseq_fastdec``.
 
 Overview, from the top layer down (docs/architecture.md):
 
@@ -73,10 +73,10 @@ __getattr__ = lazy.names(
 # set up before they are imported, not in the middle of it.
 WITHOUT_FAIRSEQ = (
     "__main__", "bundles", "cores", "data.atomic_files", "data.draft_lines", "data.long_words",
-    "data.model_files", "data.moses", "data.vocabulary", "decoding.generation_options",
+    "data.model_files", "data.moses", "data.text", "data.vocabulary", "decoding.generation_options",
     "decoding.registry", "decoding.translation_memory", "engine.kernels.loading",
     "engine.kernels.parts", "engine.rules", "engine.searches", "errors", "known_modules", "lazy",
-    "lean_imports", "memory", "noise", "opening", "ray_cluster", "results", "serving",
+    "lean_imports", "memory", "noise", "opening", "process", "ray_cluster", "results", "serving",
     "tools.command_line", "tools.distillation.filters", "tools.kept_settings", "tools.translate",
     "tools.translation.arguments", "tools.translation.bundle", "tools.translation.chunks",
     "tools.translation.command", "tools.translation.coordinator",

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from . import __version__
-from .engine import kernels
-from .errors import end_with, write
+from . import __version__, process
+from .errors import end_with, errors_in_one_line, write
 from .noise import results_only
 
 ARCH = {"--arch", "-a"}
@@ -27,6 +26,9 @@ FAIRSEQ_COMMANDS: dict[str, tuple[str, Any]] = {
     "train": ("train a model", contextlib.nullcontext),
     "validate": ("compute a model's loss", contextlib.nullcontext),
 }
+HELP = {"-h", "--help", "--help-all"}
+# What prints its results; other commands can also write them to files, and check it themselves.
+PRINTING = {"generate", "interactive", "validate", "--user-dir", "--version", *HELP}
 COMMANDS = {
     "prepare-data": ("binarise raw text", "tools.prepare_data"),
     "benchmark": ("compare methods by speed, BLEU and memory", "tools.benchmark.command"),
@@ -42,16 +44,41 @@ COMMANDS = {
 }
 
 
+def script() -> None:
+    """Run the command of ``fastdec-COMMAND`` or ``scripts/COMMAND.py``, by the program's name."""
+    run([Path(sys.argv[0]).stem.removeprefix("fastdec-").replace("_", "-"), *sys.argv[1:]])
+
+
+def run(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command line of this process."""
+    name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    called = Path(sys.argv[0]).name
+    label = called if arguments is not None else f"{PROGRAM} {name}"
+
+    def command() -> None:
+        prints = name in PRINTING and not any(word.startswith("--results-path") for word in rest)
+        if prints or HELP & {*rest}:
+            with errors_in_one_line(label):
+                process.standard("stdout")
+        main([name, *rest])
+
+    process.run(command, label)
+
+
 def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run a command, or print the overview."""
     name, *rest = (sys.argv[1:] if arguments is None else list(arguments)) or ["--help"]
     if name in FAIRSEQ_COMMANDS:
         run_fairseq(name, rest)
     elif name in COMMANDS:
-        importlib.import_module(f"fairseq_fastdec.{COMMANDS[name][1]}").main(rest)
+        with process.ending_by_interrupts():
+            command = importlib.import_module(f"fairseq_fastdec.{COMMANDS[name][1]}")
+        command.main(rest)
     elif name == "--user-dir":
         write(sys.stdout, f"{USER_DIR}\n")
     elif name == "--version":
+        from .engine import kernels
+
         write(sys.stdout, f"{__version__}, {kernels.description()}\n")
     elif name in ("-h", "--help"):
         write(sys.stdout, f"{overview()}\n")
@@ -74,11 +101,16 @@ def run_fairseq(name: str, arguments: list[str]) -> None:
     given.add_argument("--task", default="translation")
     options, rest = given.parse_known_args(arguments)
     sys.argv = [f"{PROGRAM} {name}", *rest, "--user-dir", options.user_dir, "--task", options.task]
+    words = {word.split("=")[0] for word in rest}
+    if name == "validate" and not words & {"--path", *HELP}:
+        raise ValueError("--path: name the checkpoint, or several separated by colons")
+    if name == "generate" and "--constraints" in words:
+        raise ValueError("--constraints: binarised data have none; use interactive")
     with FAIRSEQ_COMMANDS[name][1]():
         command = importlib.import_module(f"fairseq_cli.{name}")
         faster_fairseq.install()
         is_ours = issubclass(TASK_REGISTRY.get(options.task, object), FastDecoding)
-        if name == "generate" and is_ours and not ARCH & {word.split("=")[0] for word in rest}:
+        if name == "generate" and is_ours and not ARCH & words:
             # fairseq's own main function gives all tasks the options of an audio architecture.
             command.main(parse_args_and_arch(get_generation_parser()))
         else:
@@ -115,4 +147,4 @@ def _listed(texts: dict) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run()

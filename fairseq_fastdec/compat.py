@@ -7,7 +7,8 @@ checkpoint name its file. ``--tokenizer moses`` needs no ``-s -t`` if the data d
 languages. fairseq-train rejects a precision that it cannot use without a GPU. ``--help`` of
 fairseq's commands shows the options of the task, architecture and criterion (:mod:`~.help`).
 :mod:`~.progress` gets access to the progress bar. ``--task translation_from_pretrained_bart`` works
-again.
+again. fairseq reads dictionaries, codes and raw text in UTF-8, whatever the locale, and skips byte
+order marks.
 
 Checkpoints are untrusted data, so they are read with torch's restricted unpickler
 (``weights_only=True``), which rejects classes that are not on its list. fairseq's checkpoints
@@ -17,21 +18,35 @@ off.
 
 import _codecs
 import argparse
+import ast
 import contextlib
 import errno
+import io
+import json
 import logging
 import os
 import pickle
 import re
 import struct
 import sys
-from collections.abc import Iterator, Sequence
+import types
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional
 
 import numpy
 import torch
-from fairseq import checkpoint_utils, options, utils
-from fairseq.data import data_utils
+from fairseq import checkpoint_utils, file_utils, options, utils
+from fairseq.data import (
+    bucket_pad_length_dataset,
+    data_utils,
+    dictionary,
+    indexed_dataset,
+    language_pair_dataset,
+    token_block_dataset,
+)
+from fairseq.data.encoders import gpt2_bpe_utils
+from fairseq.data.encoders.fastbpe import fastBPE
+from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
@@ -46,11 +61,14 @@ except ImportError:  # numpy 1
 
 from . import help, progress
 from .data.languages import infer_languages
-from .data.model_files import PathLike
-from .errors import in_short
+from .data.text import MARK, PathLike, check_is_not_read, open_text, opened
+from .errors import PACKAGE, first_line, flag_of, in_short
 from .wrapping import wrap
 
 logger = logging.getLogger(__name__)
+
+# The modules with fairseq's readers of dictionaries, codes, lexicons and raw data.
+READERS: tuple[Any, ...] = (dictionary, gpt2_bpe_utils, indexed_dataset, utils)
 
 # An environment variable that users of fairseq set so that torch 2.6 and newer load its
 # checkpoints. torch raises an error if both this variable and its opposite are set.
@@ -77,13 +95,27 @@ def install() -> None:
         )
     _avoid_stale_encoder_kernel()
     wrap(data_utils, "batch_by_size", _with_last_batch)
+    for module in (data_utils, bucket_pad_length_dataset):
+        wrap(module, "get_buckets", _buckets)
+    for module in (data_utils, language_pair_dataset, token_block_dataset):
+        module.np = OldNumpy("numpy")
+    wrap(indexed_dataset, "make_dataset", _naming_the_data)
+    for owner in (indexed_dataset.MMapIndexedDataset, indexed_dataset.MMapIndexedDataset.Index):
+        wrap(owner, "__del__", _if_it_was_read)
+    wrap(dictionary.Dictionary, "add_from_file", _naming_the_dictionary)
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
     wrap(Trainer, "__init__", _with_checks_of_training)
     wrap(Trainer, "load_checkpoint", _with_check_by_task)
     wrap(options, "parse_args_and_arch", _with_help_at_last)
+    wrap(options, "parse_args_and_arch", _with_checked_values)
+    wrap(utils, "import_user_module", _from_anywhere)
     distributed_utils._broadcast_object_slow = _broadcast_object
     wrap(dataclass_utils, "override_module_args", _with_languages)
     wrap(TranslationFromPretrainedBARTTask, "__init__", _with_args)
+    for module in READERS:
+        module.open = open_text
+    wrap(SubwordNMTBPE, "__init__", _with_codes_in_utf8)
+    wrap(fastBPE, "__init__", _without_mark)
     progress.install()
 
 
@@ -136,6 +168,49 @@ def _with_last_batch(batch_by_size, indices, *args, fixed_shapes=None, **kwargs)
     if n_batched < len(indices):
         batches.append(indices[n_batched:])
     return batches
+
+
+class OldNumpy(types.ModuleType):
+    """numpy with names that numpy 2 does not have, for modules of fairseq."""
+
+    int, compat = int, argparse.Namespace(long=int)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(numpy, name)
+
+
+def _buckets(_, sizes, num_buckets):
+    """``get_buckets``, which calls numpy with an argument that numpy 2 has renamed."""
+    shares = numpy.linspace(0, 100, num_buckets + 1)
+    return numpy.unique(numpy.percentile(sizes, shares, method="lower")[1:])
+
+
+def _naming_the_data(make, path, *args, **kwargs):
+    try:
+        dataset = make(path, *args, **kwargs)
+        if isinstance(dataset, indexed_dataset.MMapIndexedDataset) and len(dataset):
+            dataset[len(dataset) - 1]  # raises an error if the file is cut short
+        return dataset
+    except (AssertionError, EOFError, ValueError, struct.error) as error:
+        raise ValueError(
+            f"{path}: is damaged, or not binarised data ({in_short(error)}); run "
+            "fairseq-preprocess again"
+        ) from error
+
+
+def _if_it_was_read(close, dataset):
+    """Delete a dataset whose files could not be read, which fairseq fails to do."""
+    with contextlib.suppress(AttributeError):
+        close(dataset)
+
+
+def _naming_the_dictionary(add_from_file, dictionary, file):
+    try:
+        add_from_file(dictionary, file)
+    except (RuntimeError, ValueError) as error:
+        if not isinstance(file, str) or file in str(error):
+            raise
+        raise ValueError(f"{file}: {first_line(error)}") from error
 
 
 def _naming_the_file(load_checkpoint_to_cpu, path, *args, **kwargs):
@@ -234,6 +309,46 @@ def _with_args(init, task, args, *dictionaries, **keywords):
     init(task, args, *dictionaries, **keywords)
 
 
+def _with_codes_in_utf8(init, bpe, cfg):
+    """Read the codes in UTF-8, and close the file.
+
+    subword-nmt reads them in the locale's encoding, and takes a byte order mark for a letter.
+    """
+    try:
+        from subword_nmt.apply_bpe import BPE
+    except ImportError:
+        BPE = None
+    if BPE is None or cfg.bpe_codes is None:
+        return init(bpe, cfg)  # raises an error
+    with opened(file_utils.cached_path(cfg.bpe_codes)) as file:
+        codes = io.StringIO(file.read())
+    try:
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            bpe.bpe = BPE(codes, separator=cfg.bpe_separator)
+    except (LookupError, SystemExit, ValueError) as error:  # subword-nmt exits
+        reason = told.getvalue().partition("\n")[0] or first_line(error)
+        raise ValueError(
+            f"--bpe-codes {cfg.bpe_codes}: not codes of subword-nmt ({reason}); name its file"
+        ) from error
+    bpe.bpe_symbol = f"{cfg.bpe_separator} "
+
+
+def _without_mark(init, bpe, cfg):
+    """Reject codes that begin with a byte order mark: fastBPE, which opens them, would read it.
+
+    Raises:
+        ValueError: for such a file.
+    """
+    if cfg.bpe_codes is not None and os.path.isfile(cfg.bpe_codes):
+        with open(cfg.bpe_codes, "rb") as file:
+            if file.read(len(MARK)) == MARK:
+                raise ValueError(
+                    f"--bpe-codes {cfg.bpe_codes}: begins with a byte order mark, which fastBPE "
+                    "would take for a letter; remove these 3 bytes"
+                )
+    init(bpe, cfg)
+
+
 def _with_languages(override_module_args, args):
     """Find the languages for the Moses tokeniser in the data, as the task does.
 
@@ -245,6 +360,80 @@ def _with_languages(override_module_args, args):
         except (OSError, ValueError) as error:
             raise ValueError(f"--tokenizer moses: needs the languages: {error}") from error
     return override_module_args(args)
+
+
+def _from_anywhere(import_user_module, args):
+    """Find this package by its name in any directory, and name the option for a missing one.
+
+    fairseq looks for ``--user-dir`` in the current directory and next to itself, where an editable
+    installation has no files.
+    """
+    user_dir = getattr(args, "user_dir", None) or ""
+    if user_dir == PACKAGE and not os.path.exists(user_dir):
+        return
+    try:
+        import_user_module(args)
+    except FileNotFoundError as error:
+        if str(error) != os.path.abspath(user_dir):
+            raise
+        raise FileNotFoundError(
+            f"--user-dir {user_dir}: no such directory; give the directory of a plugin"
+        ) from error
+
+
+def _with_checked_values(parse_args_and_arch, parser, *args, **kwargs):
+    """Check values that fairseq uses without a check, and that --decoding-stats is not an input.
+
+    Raises:
+        ValueError: for an invalid value; it names the flag.
+    """
+    try:
+        parsed = parse_args_and_arch(parser, *args, **kwargs)
+    except RuntimeError as error:
+        if str(error):
+            raise
+        raise ValueError("--arch: give an architecture, such as --arch transformer") from error
+    options = parsed[0] if isinstance(parsed, tuple) else parsed
+    for name, (is_valid, wanted) in VALUES.items():
+        value = getattr(options, name, None)
+        if value is not None and not is_valid(value):
+            raise ValueError(f"{flag_of(name)} {value}: must be {wanted}")
+    others = {**vars(options), "decoding_stats": None}
+    files = [part for value in map(str, others.values()) for part in value.split(os.pathsep)]
+    if getattr(options, "decoding_stats", None) is not None:
+        check_is_not_read("--decoding-stats", options.decoding_stats, files)
+    return parsed
+
+
+def _is_dictionary(text: str) -> bool:
+    try:
+        return isinstance(ast.literal_eval(text), dict)
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return False
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_positive(value: float) -> bool:
+    return value >= 1
+
+
+# Options by name: a test of the value, and what it must be.
+VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "model_overrides": (_is_dictionary, "a dictionary of Python, such as \"{'dropout': 0}\""),
+    "optimizer_overrides": (_is_dictionary, "a dictionary of Python, such as \"{'lr': 0.1}\""),
+    "eval_bleu_args": (_is_json_object, "an object of JSON, such as '{\"beam\": 5}'"),
+    "eval_bleu_detok_args": (_is_json_object, "an object of JSON, such as '{}'"),
+    "beam": (_is_positive, "at least 1"),
+    "nbest": (_is_positive, "at least 1"),
+    "seed": (lambda seed: 0 <= seed < 1 << 32, "from 0 to 4294967295"),
+    "update_freq": (lambda numbers: min(numbers, default=0) >= 1, "at least 1"),
+}
 
 
 def _with_help_at_last(parse_args_and_arch, parser, input_args=None, *args, **kwargs):

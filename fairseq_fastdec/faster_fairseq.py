@@ -5,19 +5,22 @@ read their configuration for every line, which omegaconf checks each time. Toget
 long as fast decoding itself.
 """
 
+import itertools
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Optional
 
 import torch
 from fairseq.data import Dictionary, data_utils
 from torch import Tensor
 
+from .data.text import input_text
 from .wrapping import wrap
 
 # The functions of fairseq's commands that read their configuration for every line.
 LOOPS = {"fairseq_cli.generate": "_main", "fairseq_cli.interactive": "main"}
+INTERACTIVE = "fairseq_cli.interactive"
 # The groups of the configuration that they read.
 GROUPS = ("common_eval", "generation")
 
@@ -30,6 +33,8 @@ def install() -> None:
         # A module in the middle of its import has no loop yet.
         if hasattr(sys.modules.get(name), loop):
             wrap(sys.modules[name], loop, _with_plain_groups)
+    if hasattr(sys.modules.get(INTERACTIVE), "buffered_read"):
+        wrap(sys.modules[INTERACTIVE], "buffered_read", _read_in_utf8)
 
 
 def _by_look_up(
@@ -96,6 +101,19 @@ def _at_once(
     if append_eos:
         numbers.append(dictionary.eos_index)
     return torch.tensor(numbers, dtype=torch.int32)
+
+
+def _read_in_utf8(_: Callable, path: str, buffer_size: int) -> Iterator[list[str]]:
+    """fairseq's reader of ``--input``, without a byte order mark, and not in the locale's encoding.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if it is not UTF-8, or standard input is closed.
+    """
+    with input_text(path, newline=None) as file:
+        lines = (line.strip() for line in file)
+        while buffer := list(itertools.islice(lines, buffer_size)):
+            yield buffer
 
 
 def _with_plain_groups(loop: Callable, cfg: Any, *args: Any) -> Any:

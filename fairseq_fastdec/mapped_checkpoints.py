@@ -251,10 +251,11 @@ def _mapped(load: Callable[[], Any], path: str) -> Optional[dict[str, Any]]:
 
 
 def can_be_mapped(path: str) -> bool:
-    """Whether the tensors of a checkpoint have the same bytes in the file as in memory."""
+    """Whether torch can map a checkpoint, and its tensors have the same bytes as in memory."""
     if sys.platform != "linux" or sys.byteorder != "little":
         return False
     try:
+        path.encode("utf-8")  # torch maps no files with other names
         with open(path, "rb") as file:
             if file.read(len(FIRST_BYTES)) != FIRST_BYTES:
                 return False

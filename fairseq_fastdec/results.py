@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional
 
+# Some programs begin UTF-8 with it. It is no part of a text.
 BYTE_ORDER_MARK = "\ufeff"
 # Pairs of a source and a target subword position, from 0.
 Alignment = list[tuple[int, int]]

@@ -8,6 +8,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 
 if __name__ == "__main__":
-    from fairseq_fastdec.tools.benchmark.command import main
+    from fairseq_fastdec.__main__ import script
 
-    main()
+    script()

@@ -9,6 +9,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 if __name__ == "__main__":
-    from fairseq_fastdec.tools.translation.command import main
+    from fairseq_fastdec.__main__ import script
 
-    main()
+    script()

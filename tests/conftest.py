@@ -8,11 +8,15 @@ import tempfile
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from fairseq_fastdec.engine.kernels import loading
 from tests.support import command_line, composed_once, in_parallel, made_once, smoke
 from tests.support.words import write_words
 
+# No test depends on the speed of the machine, which other programs may use.
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
 torch.set_num_threads(1)
 composed_once.install()
 if not torch.cuda.is_available():

@@ -90,7 +90,7 @@ def test_at_most_one_thread_for_each_core_decodes(most, monkeypatch):
                 seen.append(n_now[0])
                 if len(seen) >= most:
                     leave.set()
-            leave.wait(10)
+            leave.wait(120)
             with lock:
                 n_now[0] -= 1
 

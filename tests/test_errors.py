@@ -4,6 +4,7 @@ import io
 import math
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq_cli import generate as generate_cli
 
+from fairseq_fastdec import __main__ as front
 from fairseq_fastdec import errors
 from fairseq_fastdec.decoding.constraints import GenerationRules, prefix_lengths
 from fairseq_fastdec.decoding.options import DecodingOptions
@@ -242,3 +244,112 @@ def test_the_code_is_the_same_where_the_disk_is_full(name, unbuffered):
         assert ended.stdout == b"some output\n"
     else:
         assert ended.stderr.startswith(b"program: ") and ended.stderr.count(b"\n") == 1
+
+
+OVERRIDES = "--model-overrides {0}: must be a dictionary of Python"
+LIMIT = "Sentences lengths should not exceed max_tokens=5; raise --max-tokens"
+# fairseq's own checks: the command, options, and a part of the line.
+CHECKS = [
+    *[("generate", ["--model-overrides", text], OVERRIDES.format(text)) for text in ("{", "[1]")],
+    ("generate", ["--max-tokens", 5], LIMIT),
+    ("generate", ["--max-tokens", 5, "--decoding", "greedy"], LIMIT),
+    (
+        "generate",
+        ["--max-source-positions", 5],
+        "skip this example with --skip-invalid-size",
+    ),
+    ("generate", ["--min-len", 50, "--max-len-b", 3], "lower --min-len, or raise --max-len-a"),
+    ("generate", ["--prefix-size", 200], "raise --max-len-b, or lower --prefix-size"),
+    ("generate", ["--model-overrides", "{'encoder_layers': 3}"], "cannot be loaded (Missing key"),
+    ("generate", ["--bpe", "subword_nmt"], "--bpe-codes: Missing mandatory value"),
+    ("generate", ["--bpe", "fastbpe", "--bpe-codes", "/dev/null"], "pip install fastBPE"),
+    ("generate", ["--beam", 0], "--beam 0: must be at least 1"),
+    ("generate", ["--seed", -5], "--seed -5: must be from 0 to"),
+    ("generate", ["--constraints"], "--constraints: binarised data have none; use interactive"),
+    ("generate", ["--user-dir", "nowhere"], "--user-dir nowhere: no such directory"),
+    ("interactive", ["--model-overrides", "{"], OVERRIDES.format("{")),
+    ("interactive", ["--input", "long"], "skip this example with --skip-invalid-size"),
+    ("interactive", ["--input", "other"], "other: not UTF-8"),
+    ("validate", [], "batch size either with --max-tokens or --batch-size"),
+    ("validate", ["--max-tokens", 5], LIMIT),
+    ("validate", ["--max-tokens", 400, "--model-overrides", "{"], OVERRIDES.format("{")),
+    ("validate", ["no path", "--max-tokens", 400], "--path: name the checkpoint"),
+    ("train", [], "batch size either with --max-tokens or --batch-size"),
+    ("train", ["--max-tokens", 5], LIMIT),
+    ("train", ["no arch", "--max-tokens", 400], "--arch: give an architecture"),
+    ("train", ["no optimizer", "--max-tokens", 400], "give one, such as --optimizer adam"),
+    ("train", ["--max-tokens", 400, "--encoder-attention-heads", 5], "divisible by num_heads; ch"),
+    ("train", ["--max-tokens", 400, "--eval-bleu", "--eval-bleu-args", "{"], "--eval-bleu-args {:"),
+    ("train", ["--max-tokens", 400, "--update-freq", 0], "--update-freq [0]: must be at least 1"),
+]
+
+
+@pytest.fixture
+def line_of_our(monkeypatch, tmp_path, corpus, baseline):
+    """A function that returns the line which a command of fairseq's ends with."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "long").write_text("a " * 3000 + "\n")
+    (tmp_path / "other").write_text("a b\nä\n", encoding="utf-16")
+    training = {"--arch": "transformer", "--optimizer": "adam", "--save-dir": tmp_path / "save"}
+
+    def call(name, *given, data=corpus):
+        options = training if name == "train" else {"--path": baseline}
+        left_out = [f"--{word[3:]}" for word in given if str(word).startswith("no ")]
+        words = [data, "--cpu"]
+        if name == "train" and left_out != ["--arch"]:
+            words += [*command_line.TINY, "--max-update", 1]
+        words += [word for word in given if not str(word).startswith("no ")]
+        for flag, value in options.items():
+            words += [flag, value] * (flag not in left_out)
+        monkeypatch.setattr(sys, "argv", sys.argv[:1])
+        error = caught(lambda: front.run_fairseq(name, [*map(str, words)]))
+        return errors.line_of(errors.error_of_input(error))
+
+    return call
+
+
+@pytest.mark.parametrize("name, given, expected", CHECKS)
+def test_fairseqs_own_checks_are_told_in_one_line(line_of_our, name, given, expected):
+    assert expected in line_of_our(name, *given)
+
+
+def short(path):
+    path.write_bytes(path.read_bytes()[:20])
+
+
+def of_another_model(path):
+    for language in ("en", "de"):
+        path.with_name(f"dict.{language}.txt").write_text("a 1\n")
+
+
+@pytest.mark.parametrize(
+    "file, change, expected",
+    [
+        ("dict.en.txt", lambda path: path.write_text("a\n"), "Incorrect dictionary format"),
+        ("dict.en.txt", lambda path: path.write_text("a 1\na 1\n"), "Duplicate word found"),
+        ("dict.en.txt", lambda path: path.write_bytes(b"\xff\xfe"), "not UTF-8"),
+        ("dict.en.txt", of_another_model, "cannot be loaded (size mismatch"),
+        ("test.en-de.en.idx", short, "is damaged, or not binarised data"),
+        ("test.en-de.en.bin", short, "is damaged, or not binarised data"),
+    ],
+)
+def test_data_that_are_damaged_or_of_another_model(
+    line_of_our, corpus, tmp_path, file, change, expected
+):
+    data = Path(shutil.copytree(corpus, tmp_path / "data"))
+    change(data / file)
+    line = line_of_our("generate", data=data)
+    assert expected in line
+    assert "size mismatch" in line or file.removesuffix(".idx").removesuffix(".bin") in line
+
+
+def test_bucketed_lengths_with_any_numpy(corpus, baseline, monkeypatch):
+    """With ``--num-batch-buckets``, fairseq calls what numpy 2 does not have."""
+    options = ["--num-workers", 0, "--quiet", "--num-batch-buckets"]
+    plain, bucketed = (command_line.generate(corpus, baseline, *options, n) for n in (0, 3))
+    assert plain == bucketed
+
+
+def test_a_plugin_is_found_by_its_name_in_any_directory(line_of_our):
+    """As the README writes ``--user-dir``, also with an editable installation."""
+    assert "at least 1" in line_of_our("generate", "--user-dir", "fairseq_fastdec", "--beam", 0)

@@ -8,6 +8,7 @@ from typing import Any, Union
 
 from ..data.long_words import speed_up_long_words
 from ..data.moses import skip_idle_work
+from ..data.text import ENCODING
 from ..data.vocabulary import MOST_WORDS, detokenized, joined, not_tokenized, numbered, segmented
 from ..results import Problem
 
@@ -45,7 +46,7 @@ class SubwordNMT:
 
     def __init__(self, codes: bytes, separator: str) -> None:
         apply_bpe = _installed("subword_nmt.apply_bpe")
-        file = io.StringIO(codes.decode("utf-8"))
+        file = io.StringIO(codes.decode(ENCODING))
         self._bpe = apply_bpe.BPE(file, -1, separator, None, [])
         speed_up_long_words(self._bpe)
         self._mark = separator + " "

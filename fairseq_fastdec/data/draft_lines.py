@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from .text import opened
+
 
 class DraftLines:
     """The drafts of a file, in the order of the input."""
@@ -13,13 +15,11 @@ class DraftLines:
         """
         self._path = path
         try:
-            with open(path, encoding="utf-8") as file:
-                self._lines = file.read().split("\n")
-        except (OSError, UnicodeDecodeError) as error:
+            with opened(path) as file:
+                self._lines = [line.rstrip("\r\n") for line in file]
+        except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise ValueError(f"--draft-file {path}: cannot be read ({reason})") from error
-        if not self._lines[-1]:
-            self._lines.pop()
 
     def of(self, numbers: Sequence[int]) -> list[str]:
         """The lines with these numbers, counted from 0; empty for no draft.

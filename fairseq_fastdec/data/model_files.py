@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, Optional, Union
 
-PathLike = Union[str, "os.PathLike[str]"]
+from .text import PathLike, check_can_be_read_again, opened
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint_best.pt")
 # The names of BPE files in fairseq's hub and archives, and in our examples.
@@ -23,18 +23,30 @@ def checkpoints_of(path: Union[PathLike, Sequence[PathLike]]) -> list[str]:
     """The checkpoint files of a model, or of the members of an ensemble.
 
     Args:
-        path: a checkpoint, a directory with one, or a list of either.
+        path: a checkpoint, or a directory with one; several in a list, or joined by colons as in
+            fairseq, are an ensemble.
 
     Raises:
         FileNotFoundError: if the file does not exist, or the directory has no checkpoint.
         ValueError: for a directory with several checkpoints, none of which has a standard name,
-            and for an empty list.
+            and for an empty path or list.
     """
     if isinstance(path, (str, os.PathLike)):
-        return [_checkpoint_of(Path(path))]
+        path = [path]
     if not path:
         raise ValueError("path []: give at least one checkpoint")
-    return [_checkpoint_of(Path(member)) for member in path]
+    members = [member for name in path for member in _members(os.fspath(name))]
+    if not all(members):
+        raise ValueError(
+            f"path {':'.join(members)!r}: is empty; give a checkpoint of fairseq-train, its "
+            "directory, or a bundle"
+        )
+    return [_checkpoint_of(Path(member)) for member in members]
+
+
+def _members(name: str) -> list[str]:
+    """The checkpoints of an ensemble that are joined by colons, unless a file has this name."""
+    return [name] if os.path.exists(name) else name.split(os.pathsep)
 
 
 def _checkpoint_of(path: Path) -> str:
@@ -58,7 +70,8 @@ def _checkpoint_of(path: Path) -> str:
         )
     raise ValueError(
         f"path {path}: has {len(found)} checkpoints, but no "
-        f"{' or '.join(CHECKPOINTS)}; give one of the files, such as {found[0]}"
+        f"{' or '.join(CHECKPOINTS)}; give one of the files, such as {found[0]}, or an ensemble of "
+        f"several: {os.pathsep.join(map(str, found[:2]))}, or a list in Python"
     )
 
 
@@ -68,6 +81,8 @@ def data_of(checkpoint: str, data: Optional[PathLike]) -> str:
     Raises:
         FileNotFoundError: if it has no ``dict.LANGUAGE.txt``.
     """
+    if data is not None and not os.fspath(data):
+        raise ValueError("data '': is empty; give the directory of the dictionaries")
     folder = Path(checkpoint).parent if data is None else Path(data)
     if not any(folder.glob("dict.*.txt")):
         given = "" if data is not None else ", beside the checkpoint; give data=DIRECTORY"
@@ -75,6 +90,14 @@ def data_of(checkpoint: str, data: Optional[PathLike]) -> str:
             f"data {folder}: has no dictionaries (looked for dict.LANGUAGE.txt){given}"
         )
     return str(folder)
+
+
+def files_beside(checkpoints: Sequence[str], data: Optional[PathLike]) -> list[Path]:
+    """The checkpoints, and the dictionaries and codes in their directories and in ``data``."""
+    paths = [Path(checkpoint) for checkpoint in checkpoints]
+    folders = [*(path.parent for path in paths), *([] if data is None else [Path(data)])]
+    found = [file for folder in folders for file in folder.glob("dict.*.txt")]
+    return [*paths, *found, *(folder / name for folder in folders for name in CODES)]
 
 
 def codes_in(folders: Sequence[str]) -> Optional[Codes]:
@@ -95,6 +118,7 @@ def bpe_of(codes: str) -> str:
     """
     if codes.endswith(".model"):
         return "sentencepiece"
-    with open(codes, encoding="utf-8", errors="replace") as file:
+    check_can_be_read_again("bpe_codes", codes)
+    with opened(codes, errors="replace") as file:
         words = file.readline().split()
     return "fastbpe" if len(words) == 3 and words[2].isdigit() else "subword_nmt"

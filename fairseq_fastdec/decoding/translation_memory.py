@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ..data.text import check_can_be_read_again, opened, without_mark
+
 logger = logging.getLogger(__name__)
 
 # The least Dice coefficient of the trigrams of two sentences at which a translation is a draft.
@@ -55,9 +57,10 @@ class TranslationMemory:
         self._digest = hashlib.sha256()
         n_lines = [0, 0]
         for number, (option, path) in enumerate(zip(("source", "target"), self._paths)):
+            check_can_be_read_again(f"--memory-{option}", path)
             try:
                 with open(path, "rb") as file:
-                    for line in file:
+                    for line in without_mark(file):
                         self._digest.update(line)
                         n_lines[number] += 1
             except OSError as error:
@@ -131,8 +134,7 @@ class TranslationMemory:
     def _pairs(self) -> Iterator[tuple[list[int], list[int]]]:
         """The tokens of each sentence and of its translation, with EOS."""
         source, target = self._paths
-        text: Any = {"encoding": "utf-8", "errors": "replace", "newline": "\n"}
-        with open(source, **text) as sources, open(target, **text) as targets:
+        with opened(source, "replace") as sources, opened(target, "replace") as targets:
             for pair in zip(sources, targets):
                 segmented = (self.segmented(line.strip()) for line in pair)
                 source_tokens, target_tokens = (

@@ -9,7 +9,6 @@ import functools
 import logging
 import math
 import os
-import stat
 from array import array
 from collections.abc import Sequence
 from typing import NamedTuple, Optional
@@ -18,6 +17,7 @@ import numpy as np
 from fairseq.data import Dictionary
 
 from ..data.special_tokens import EOD
+from ..data.text import check_can_be_read_again, without_mark
 
 logger = logging.getLogger(__name__)
 
@@ -90,13 +90,9 @@ class Shortlist:
                 belongs to other dictionaries.
         """
         try:
-            status = os.stat(path)
-            # Reading devices and pipes may never end. For a directory, open() raises an error.
-            if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
-                raise ValueError(
-                    f"--shortlist {path}: not a regular file; write the table to a file first"
-                )
-            modified = status.st_mtime_ns
+            # Every generator reads it, and reading devices and pipes may never end.
+            check_can_be_read_again("--shortlist", path)
+            modified = os.stat(path).st_mtime_ns
             table = _read_table(path, modified, tuple(source.symbols), tuple(target.symbols), best)
         except OSError as error:
             raise ValueError(
@@ -156,7 +152,7 @@ def _read_table(
     sources, targets, probabilities = array("i"), array("i"), array("d")
     n_skipped = n_unknown = 0
     with open(path, "rb") as file:
-        lines = iter(functools.partial(file.readline, LONGEST_LINE), b"")
+        lines = without_mark(iter(functools.partial(file.readline, LONGEST_LINE), b""))
         for number, line in enumerate(lines, start=1):
             try:
                 target_word, source_word, text = line.split()

@@ -15,7 +15,7 @@ from ..bundles.file import is_bundle
 from ..decoding.registry import any_joining
 from ..errors import end_with, errors_in_one_line
 from ..opening import load
-from ..tools.command_line import add_memory_options, positive, program
+from ..tools.command_line import NO_OPTIONS, add_memory_options, positive, program
 from .config import ModelOptions, ServerOptions, ServiceConfig, read
 from .scheduler import POLICIES, split_options
 
@@ -42,7 +42,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
             f"{name}: the package {error.name} is not installed: "
             "pip install 'fairseq_fastdec[serve]'"
         )
-    with errors_in_one_line(name):
+    with errors_in_one_line(name, spelling=NO_OPTIONS):
         serve(config_of(args), args.ray)
 
 

@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from ..results import BYTE_ORDER_MARK
 from .config import ServerOptions
-from .texts import BYTE_ORDER_MARK
 from .turns import in_turns, turn
 
 MAX_ALTERNATIVES = 10

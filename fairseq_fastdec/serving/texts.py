@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 import sentencex
 
+from ..results import BYTE_ORDER_MARK
 from .turns import in_turns
 
 # Takes a sentence and its drafts, and returns the hypotheses, best first.
@@ -17,8 +18,6 @@ Translate = Callable[[str, Optional[list[str]]], Awaitable[list[str]]]
 MOST_TIMES, MOST_MORE = 4, 200
 # The maximum length of a sentence: tokenisers take quadratic time for some texts.
 MOST_CHARS = 1000
-# Some programs begin UTF-8 with it. It is no part of a sentence.
-BYTE_ORDER_MARK = "\ufeff"
 WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(0x3001)))) + BYTE_ORDER_MARK
 
 

@@ -23,7 +23,7 @@ from ..data.atomic_files import replacing
 from ..data.token_order import trained_order
 from ..errors import errors_in_one_line
 from ..noise import results_only
-from .command_line import check_directory, described, positive, program
+from .command_line import check_output, described, path_of, positive, program
 
 EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"
 # Integer tensors in a model must be equal in all checkpoints, except counters of batches.
@@ -35,8 +35,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command; errors in the files are reported without a traceback."""
     args = parse_args(arguments)
     with errors_in_one_line(program("average-checkpoints")):
-        check_directory(args.output)
         paths = chosen_checkpoints(args)
+        check_output(args.output, paths)
         print("averaging " + " ".join(map(str, paths)), flush=True)
         write(average(paths), args.output)
     print(f"written to {args.output}")
@@ -46,10 +46,10 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
     """Parse the command line."""
     parser = described(argparse.ArgumentParser(), "average-checkpoints", __doc__)
     parser.add_argument(
-        "--inputs", nargs="+", type=Path, required=True, metavar="PATH",
+        "--inputs", nargs="+", type=path_of, required=True, metavar="PATH",
         help="checkpoints, or with one of the next options the directory of a training",
     )  # fmt: skip
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--output", type=path_of, required=True, metavar="FILE")
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument(
         "--num-epoch-checkpoints", type=positive, metavar="N",

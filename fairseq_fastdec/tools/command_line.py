@@ -6,15 +6,35 @@ This module imports neither torch nor fairseq.
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from ..data.text import PathLike, check_can_be_read_again, check_is_not_read
+from ..errors import flag_of
 from ..serving.scheduler import CAPACITY
 
 PACKAGE = __name__.partition(".")[0]
 # Decoding options of a bundle or a checkpoint that commands without fairseq's options have.
 SEARCH_OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
+# What commands say in place of arguments of ``fairseq_fastdec.load``, if they have such options,
+# and if they have none.
+OWN_OPTIONS = {
+    "data=DIRECTORY": "--data DIRECTORY",
+    "bpe_codes=FILE, or bpe=None for text in subwords": "--bpe-codes FILE",
+    "source_lang, target_lang": "--source-lang, --target-lang",
+    "source_lang and target_lang": "--source-lang and --target-lang",
+}
+EXPORT_FIRST = "copy them there, or give a bundle, made by `export` with"
+NO_OPTIONS = {
+    "give data=DIRECTORY": f"{EXPORT_FIRST} --data",
+    "give bpe_codes=FILE, or bpe=None for text in subwords": f"{EXPORT_FIRST} --bpe-codes",
+    "give source_lang and target_lang, or data=DIRECTORY": f"{EXPORT_FIRST} -s, -t or --data",
+    "source_lang, target_lang: ": "",
+    "name the languages; give both": f"name the languages; {EXPORT_FIRST} -s and -t",
+}
+# Options for files that are written.
+WRITTEN = ("output", "decoding_stats", "log_file")
 # The files of a translation memory.
 MEMORY_OPTIONS = ("memory_source", "memory_target")
 
@@ -118,6 +138,11 @@ def is_translation(arguments: Sequence[str]) -> bool:
     return task in ("translation", "translation_fastdec")
 
 
+def one_or_all(models: list[str]) -> Any:
+    """The models of a command line for ``fairseq_fastdec.load``: a bundle is not in a list."""
+    return models[0] if len(models) == 1 else models
+
+
 def in_words(counts: dict[str, int], first: str) -> str:
     """Format counts, ``first`` before the others: ``97 kept, 3 too long``."""
     others = sorted(name for name, count in counts.items() if count and name != first)
@@ -160,29 +185,37 @@ def check_one_directory(data: str, remedy: str) -> None:
         raise ValueError(f"{data}: contains several data directories; {remedy}")
 
 
-def check_directory(output: Path) -> None:
-    """Check that the directory of a file that a command will write exists.
-
-    Raises:
-        ValueError: if it does not; the message names --output.
-    """
-    if not output.parent.is_dir():
-        raise ValueError(f"--output {output}: there is no directory {output.parent}")
-
-
-def standard(name: str) -> Any:
-    """A standard stream.
+def check_output(output: PathLike, inputs: Iterable[Optional[PathLike]] = ()) -> None:
+    """Check that a file that a command will write is none of its inputs, and has a directory.
 
     Args:
-        name: ``stdin`` or ``stdout``.
+        inputs: see :func:`.data.text.check_is_not_read`.
 
     Raises:
-        ValueError: if the program was started with the stream closed.
+        ValueError: if not; the message names --output.
     """
-    stream = getattr(sys, name)
-    if stream is None:
-        raise ValueError(f"{name}: is closed; name a file instead")
-    return stream
+    folder = Path(output).parent
+    if not folder.is_dir():
+        raise ValueError(f"--output {output}: there is no directory {folder}")
+    check_is_not_read("--output", output, inputs)
+
+
+def path_of(text: str) -> Path:
+    """Parse a path. An empty one would be the current directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; name a file or directory")
+    return Path(text)
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """Check that the files of options can be read by several processes.
+
+    Raises:
+        ValueError: for a pipe or a device; the message names the flag.
+    """
+    for name, value in vars(args).items():
+        if isinstance(value, (str, Path)) and name not in WRITTEN:
+            check_can_be_read_again(flag_of(name), value)
 
 
 def check_shard(args: argparse.Namespace) -> None:

@@ -9,12 +9,13 @@ from typing import Any, Optional
 
 from ..bundles.file import write
 from ..data.codec import TextCodec, encodes_as_fairseq, looks_up_as_fairseq
-from ..data.model_files import PathLike
+from ..data.model_files import checkpoints_of, files_beside
+from ..data.text import PathLike, check_is_not_read
 from ..engine.products.precision import PRECISIONS
 from ..errors import errors_in_one_line
 from ..noise import results_only
 from ..translator import load
-from .command_line import given, positive, program
+from .command_line import OWN_OPTIONS, given, one_or_all, path_of, positive, program
 
 DESCRIPTION = """\
 Write a model as one file, a bundle, which `fairseq_fastdec.load`, `translate` and `serve` accept in
@@ -33,7 +34,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         metavar="PATH",
         help="a checkpoint, or a directory with one; several form an ensemble",
     )
-    parser.add_argument("--output", required=True, type=Path, metavar="FILE", help="the bundle")
+    parser.add_argument("--output", required=True, type=path_of, metavar="FILE", help="the bundle")
     parser.add_argument(
         "--data", metavar="DIR", help="the dictionaries (default: the checkpoint's)"
     )
@@ -53,9 +54,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--max-len-b", type=int)
     args = parser.parse_args(arguments)
     names = ("decoding", "engine_precision", "beam", "lenpen", "max_len_a", "max_len_b")
-    with errors_in_one_line(name), results_only():
+    with errors_in_one_line(name, spelling=OWN_OPTIONS), results_only():
+        inputs = files_beside(checkpoints_of(args.checkpoint), args.data)
+        check_is_not_read("--output", args.output, [*inputs, args.bpe_codes])
         translator = load(
-            args.checkpoint,
+            one_or_all(args.checkpoint),
             args.data,
             args.source_lang,
             args.target_lang,

@@ -22,7 +22,7 @@ OPENING = """\
 # Options
 
 Generated from the code by `python -m fairseq_fastdec.tools.options_page docs/options.md`; do not
-edit it by hand. `fairseq-generate --user-dir fairseq_fastdec --help` prints the same in the same
+edit it by hand. `python -m fairseq_fastdec generate --help` prints the same in the same
 groups. An option that does not apply to the method is an error.
 [Methods](methods/README.md#fairseqs-own-options) describes the use of fairseq's own options.
 """

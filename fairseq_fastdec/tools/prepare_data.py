@@ -25,9 +25,10 @@ from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
 from ..data import atomic_files
+from ..data.text import without_mark
 from ..errors import errors_in_one_line
 from ..noise import imports_unheard, results_only
-from .command_line import described, positive, program
+from .command_line import described, path_of, positive, program
 
 with imports_unheard():
     from fairseq_cli import preprocess
@@ -62,7 +63,7 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
             help=f"{split} text: PREFIX.SRC and PREFIX.TGT, optionally with .xz or .gz; several "
             "are concatenated",
         )
-    parser.add_argument("--destdir", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--destdir", type=path_of, required=True, metavar="DIR")
     parser.add_argument(
         "--bpe-operations",
         type=positive,
@@ -184,8 +185,9 @@ def find_file(name: str) -> Path:
         ValueError: if it does not exist.
     """
     for suffix in OPENERS:
-        if Path(name + suffix).is_file():
-            return Path(name + suffix)
+        path = Path(name + suffix)
+        if path.exists() and not path.is_dir():
+            return path
     raise ValueError(f"no file {name} (plain, or ending in {' or '.join(filter(None, OPENERS))})")
 
 
@@ -199,7 +201,7 @@ def read_lines(path: Path) -> list[str]:
     lines = []
     try:
         with opener(path, "rb") as file:
-            for line in file:
+            for line in without_mark(file):
                 lines.append(line.decode("utf-8").rstrip("\r\n"))
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}, line {len(lines) + 1}: not UTF-8 ({error.reason})") from error

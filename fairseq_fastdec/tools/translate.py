@@ -6,24 +6,27 @@ With a bundle, neither torch nor fairseq is imported.
 import argparse
 import contextlib
 import logging
-import os
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Optional
+from typing import Any, BinaryIO, Optional
 
 from ..errors import end_with, errors_in_one_line
 from ..noise import results_only
 from ..opening import load
+from ..process import standard
 from ..results import Translation
 from .command_line import (
     MEMORY_OPTIONS,
+    NO_OPTIONS,
     SEARCH_OPTIONS,
     add_memory_options,
     add_search_options,
+    check_output,
     given,
+    one_or_all,
     positive,
     program,
-    standard,
 )
+from .translation.text_files import STANDARD_STREAM, TextInput
 
 logger = logging.getLogger(__name__)
 
@@ -39,62 +42,59 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command."""
     name = program("translate")
     parser = argparse.ArgumentParser(prog=name, description=DESCRIPTION)
-    parser.add_argument("model", metavar="MODEL", help="a bundle, a checkpoint or its directory")
-    parser.add_argument("--input", default="-", metavar="FILE", help="default: standard input")
+    parser.add_argument(
+        "model", nargs="+", metavar="MODEL",
+        help="a bundle, a checkpoint or its directory; several checkpoints form an ensemble, also "
+        "as A:B",
+    )  # fmt: skip
+    parser.add_argument(
+        "--input", default="-", metavar="FILE",
+        help="text in UTF-8; .gz, .xz, .bz2 and .zst are unpacked (default: standard input)",
+    )  # fmt: skip
     parser.add_argument("--output", default="-", metavar="FILE", help="default: standard output")
     parser.add_argument("--threads", type=positive, metavar="N", help="default: one per core")
     add_search_options(parser, "the method (default: the bundle's, or greedy)")
     add_memory_options(parser)
     args = parser.parse_args(arguments)
-    with errors_in_one_line(name), results_only():
-        translator = load(args.model, **given(args, (*SEARCH_OPTIONS, *MEMORY_OPTIONS)))
+    with errors_in_one_line(name, spelling=NO_OPTIONS), results_only():
+        translator = load(one_or_all(args.model), **given(args, (*SEARCH_OPTIONS, *MEMORY_OPTIONS)))
         translator.schedule(threads=args.threads, batch_size=args.batch_size)
         with contextlib.ExitStack() as files:
-            source: Any = (
-                standard("stdin") if args.input == "-" else files.enter_context(_opened(args.input))
-            )
-            if args.output == "-":
-                output: Any = standard("stdout")
+            source = TextInput([args.input])
+            if args.output == STANDARD_STREAM:
+                output = standard("stdout").buffer
             else:
-                _check_differ(args.input, args.output)
-                output = files.enter_context(_opened(args.output, "w"))
-            source.reconfigure(encoding="utf-8", newline="\n", errors="surrogateescape")
-            output.reconfigure(encoding="utf-8", newline="\n")
+                inputs = (args.input, *args.model, args.memory_source, args.memory_target)
+                check_output(args.output, inputs)
+                output = files.enter_context(open(args.output, "wb"))
             invalid: set[int] = set()
+            lines = _valid_lines(source.lines(), invalid)
             n_failed = sum(
                 _write(number, NOT_UTF8 if number in invalid else found, output)
-                for number, found in translator.translate_stream(_valid_lines(source, invalid))
+                for number, found in translator.translate_stream(lines)
             )
         translator.close()
     if n_failed:
         end_with(f"{name}: lines without a translation: {n_failed}")
 
 
-def _check_differ(source: str, output: str) -> None:
-    if source != "-" and os.path.exists(output) and os.path.samefile(source, output):
-        raise ValueError(f"--output {output}: is the input; name another file")
-
-
-def _valid_lines(lines: Iterable[str], invalid: set[int]) -> Iterator[str]:
+def _valid_lines(lines: Iterable[bytes], invalid: set[int]) -> Iterator[str]:
     """The lines, empty if they are not UTF-8; the numbers of these are added to ``invalid``."""
     for number, line in enumerate(lines):
         try:
-            line.encode("utf-8")
-        except UnicodeEncodeError:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError:
             invalid.add(number)
-            line = ""
-        yield line
+            yield ""
 
 
-def _write(number: int, found: Any, output: Any) -> int:
+def _write(number: int, found: Any, output: BinaryIO) -> int:
     """Write the translations of a line; return 1 if it could not be translated."""
     translations = found if isinstance(found, list) else [found]
     error = translations[0].error
     if error is not None:
         logger.warning("line %d: %s", number + 1, error)
-    output.write("\t".join(translation.text or "" for translation in translations) + "\n")
+    line = "\t".join(translation.text or "" for translation in translations) + "\n"
+    output.write(line.encode("utf-8"))
+    output.flush()
     return int(error is not None)
-
-
-def _opened(path: str, mode: str = "r") -> Any:
-    return open(path, mode, encoding="utf-8", newline="\n")

@@ -67,3 +67,25 @@ def test_codes(name, text, bpe, tmp_path):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     assert codes_in(folders) == (str(path), bpe) and bpe_of(str(path)) == bpe
+
+
+def test_several_checkpoints_of_a_directory(tmp_path):
+    """The layout of the ensembles of WMT'19."""
+    touch(tmp_path, *(f"model{number}.pt" for number in range(1, 5)), "bpecodes")
+    paths = [str(tmp_path / f"model{number}.pt") for number in (1, 2)]
+    joined = ":".join(paths)
+    with pytest.raises(ValueError, match=f"or an ensemble of several: {joined}, or a list in Py"):
+        checkpoints_of(tmp_path)
+    assert checkpoints_of(joined) == checkpoints_of(paths) == checkpoints_of([joined]) == paths
+    touch(tmp_path, "a:b.pt")
+    assert checkpoints_of(tmp_path / "a:b.pt") == [str(tmp_path / "a:b.pt")]
+
+
+@pytest.mark.parametrize("path", ["", [""], ["a.pt", ""], "a.pt:", ":a.pt", ":"])
+def test_an_empty_path_is_not_the_current_directory(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    touch(tmp_path, "checkpoint.pt", "a.pt", "dict.en.txt")
+    with pytest.raises(ValueError, match="^path '.*': is empty; give a checkpoint"):
+        checkpoints_of(path)
+    with pytest.raises(ValueError, match="^data '': is empty; give the directory"):
+        data_of("a.pt", "")

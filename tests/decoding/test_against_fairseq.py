@@ -33,7 +33,7 @@ from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 @pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     options=options_strategy,
     lengths=lengths_strategy,
@@ -52,7 +52,7 @@ def test_greedy_is_fairseqs_beam_1(trained, dtype, options, lengths, left_pad, s
     [dict(), dict(block_ffn="split"), dict(identity_first_head=False, freeze_base=False)],
     ids=["frozen", "frozen-split", "fine-tuned"],
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
 def test_exact_blockwise_is_fairseqs_beam_1(model_options, block_size, options, lengths, seed):
     """fairseq's generator sees p_1 of a blockwise model; exact acceptance must give its tokens."""
@@ -62,7 +62,7 @@ def test_exact_blockwise_is_fairseqs_beam_1(model_options, block_size, options, 
     assert_as_fairseq(models, sample, "blockwise", method, **options)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
 def test_frozen_blockwise_gives_the_pretrained_models_tokens(options, lengths, seed):
     sample = tiny.random_batch(TASK, lengths, seed=seed)
@@ -73,7 +73,7 @@ def test_frozen_blockwise_gives_the_pretrained_models_tokens(options, lengths, s
 
 
 @pytest.mark.parametrize("decoding", ["greedy", "blockwise"])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     lengths=lengths_strategy,
     seed=st.integers(0, 99),
@@ -98,7 +98,7 @@ def test_another_first_token(decoding):
     assert_as_fairseq(models, sample, decoding, bos_token=bos)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
 def test_greedy_ensembles_of_different_sizes(options, lengths, seed):
     models = [
@@ -110,7 +110,7 @@ def test_greedy_ensembles_of_different_sizes(options, lengths, seed):
     assert_as_fairseq(models, sample, "greedy", **options)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
 def test_blockwise_ensembles(options, lengths, seed):
     models = [blockwise_model(), blockwise_model(block_ffn="split", seed=2)]

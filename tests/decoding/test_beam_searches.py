@@ -83,7 +83,7 @@ def in_order(hypotheses):
     [(torch.float32, "compiled"), (torch.float32, "columns"), (torch.float64, "top-k")],
     ids=["fp32-compiled", "fp32-columns", "fp64-top-k"],
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     beam=st.integers(1, 9),
     options=options_strategy,
@@ -130,7 +130,7 @@ def test_wide_beams_are_fairseqs(way, beam):
         assert scores == sorted(scores, reverse=True)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
 def test_ensembles_of_different_sizes(options, lengths, seed):
     models = [
@@ -143,7 +143,7 @@ def test_ensembles_of_different_sizes(options, lengths, seed):
 
 
 @WAYS
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     beam=st.integers(1, 5),
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=7),
@@ -259,7 +259,7 @@ def extensions(model, encoded, tokens, total, step, max_len, rules):
 
 @pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
 @pytest.mark.parametrize("finalize", ["paper", "fairseq"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     width=st.integers(1, 6),
     threshold=st.sampled_from([0.0, 0.7, 1.5, 4.0, math.inf]),
@@ -326,7 +326,7 @@ capacities = st.builds(
 
 
 @pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     lengths=st.lists(st.integers(0, 9), min_size=1, max_size=14),
     left_pad=st.booleans(),
@@ -558,7 +558,7 @@ def test_generation_options_that_cannot_be_honoured(decoding, options, flag):
 
 
 @WAYS
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     beam=st.integers(1, 5),
     options=options_strategy,

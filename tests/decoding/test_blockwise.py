@@ -79,7 +79,7 @@ RULES = {
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("frozen", [True, False], ids=["frozen", "fine-tuned"])
 @pytest.mark.parametrize("precision", ["fp64", "fp32"])
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     block_size=st.integers(3, 4),
     lengths=st.lists(st.integers(0, 9), min_size=1, max_size=5),

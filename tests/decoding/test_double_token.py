@@ -155,7 +155,7 @@ search_strategy = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     width=st.integers(1, 5),
     options=search_strategy,
@@ -241,7 +241,7 @@ def test_the_best_hypothesis_and_the_steps_are_those_of_the_paper(order, width, 
         assert steps[number] <= n_steps + 1
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     width=st.integers(1, 4), options=search_strategy, lengths=lengths_strategy,
     seed=st.integers(0, 99),
@@ -257,7 +257,7 @@ def test_ensembles_of_different_sizes(width, options, lengths, seed):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(lengths=lengths_strategy, seed=st.integers(0, 99))
 def test_a_beam_of_one_is_plain_argmax(order, lengths, seed):
     """Each side's best token, until one of them is the end."""
@@ -402,7 +402,7 @@ def order_length(m):
     return m // 2 * 2 + 2
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=1, max_size=5),
     seed=st.integers(0, 99), width=st.integers(1, 6), beam=st.integers(1, 4),
@@ -419,7 +419,7 @@ def test_prefixes_from_left_to_right(lengths, seed, width, beam):
             assert hypothesis["score"].isfinite()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     lengths=st.lists(st.integers(2, 9), min_size=1, max_size=4), seed=st.integers(0, 99),
     width=st.integers(1, 5), n_forced=st.lists(st.integers(0, 6), min_size=4, max_size=4),

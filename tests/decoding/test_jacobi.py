@@ -34,7 +34,7 @@ def methods(draw):
 
 @pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     method=methods(),
     options=options_strategy,
@@ -50,7 +50,7 @@ def test_every_method_gives_fairseqs_beam_1(
     assert_as_fairseq(models, sample, *method, **options)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(method=methods(), lengths=lengths_strategy, seed=st.integers(0, 99))
 def test_ensembles_of_different_models(method, lengths, seed):
     models = [
@@ -62,7 +62,7 @@ def test_ensembles_of_different_models(method, lengths, seed):
     assert_as_fairseq(models, sample, *method)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     method=methods(),
     lengths=lengths_strategy,
@@ -89,7 +89,7 @@ class RandomDraft(Draft):
         return torch.where(is_new, guess, kept)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     decoding=st.sampled_from(METHODS),
     seed=st.integers(0, 99),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.support.oracle import Oracle, decode, generator_on, oracles
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     oracle=oracles,
     draft=st.sampled_from(["pad", "copy", "previous", "ngram", "source"]),
@@ -45,7 +45,7 @@ class Watcher:
                 self.seen.append(row[1:])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(oracle=oracles, window=st.integers(2, 6))
 def test_answers_that_were_not_taken_are_the_next_drafts(oracle, window):
     """Without other drafts the iteration is Jacobi's, in a window that slides on."""

@@ -92,7 +92,7 @@ def descending(lengths, **options):
 
 
 @pytest.mark.parametrize("ensemble", ENSEMBLES)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
 def test_greedy_is_fairseqs_beam_1(ensemble, options, lengths, seed):
     sample = descending(lengths, seed=seed)
@@ -101,7 +101,7 @@ def test_greedy_is_fairseqs_beam_1(ensemble, options, lengths, seed):
 
 @pytest.mark.parametrize("method", BEAMS)
 @pytest.mark.parametrize("ensemble", ENSEMBLES)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(lengths=lengths_strategy, seed=st.integers(0, 99), capacity=st.integers(1, 4))
 def test_beams_are_fairseqs(ensemble, method, lengths, seed, capacity):
     """Without pruning all three find what fairseq finds, however few sentences are under way."""
@@ -126,7 +126,7 @@ def test_beams_are_fairseqs(ensemble, method, lengths, seed, capacity):
 
 
 @pytest.mark.parametrize("ensemble", ENSEMBLES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(lengths=lengths_strategy, seed=st.integers(0, 99), width=st.integers(0, 6))
 def test_prefixes_of_any_lengths(ensemble, lengths, seed, width):
     sample = descending(lengths, seed=seed)

@@ -125,7 +125,7 @@ def test_a_line_in_the_table_adds_a_method(corpus, baseline, example, monkeypatc
     assert command_line.hypotheses(printed) == command_line.hypotheses(greedy)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
 def test_the_example_is_fairseqs_beam_1(example, options, lengths, seed):
     models = [stock_model()]

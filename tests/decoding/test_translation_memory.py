@@ -64,7 +64,7 @@ def test_the_most_similar_sentences(tmp_path, text, expected):
     assert draft(memory(tmp_path), text) == expected
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.lists(st.sampled_from("abcdefghij"), max_size=8), min_size=1, max_size=12))
 def test_each_sentence_finds_itself(tmp_path_factory, sources):
     """Or a later one that is equal."""

@@ -48,9 +48,7 @@ def types_by_hand(lines, sources, source, target, first, best):
 WORDS = st.integers(0, 24).map(lambda number: f"w{number}")
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(
         st.tuples(WORDS, WORDS, st.floats(0, 1)), max_size=15, unique_by=lambda line: line[:2]

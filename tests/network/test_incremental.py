@@ -46,7 +46,7 @@ def test_any_steps_give_the_full_forwards_probabilities(name):
     # fairseq's attention computes its softmax in fp32 even in fp64 models.
     tolerance = 1e-5 if isinstance(model.decoder, TransformerDecoderBase) else 1e-9
 
-    @settings(max_examples=6, deadline=None)
+    @settings(max_examples=6)
     @given(st.data())
     def check(data):
         temperature = data.draw(st.sampled_from([1.0, 0.5]))

@@ -31,7 +31,7 @@ def replay_of(model, task, dtype):
 def test_any_steps_give_the_full_forward_logits(options, dtype, true_double):
     model = tiny.stir(tiny.build_model(TASK, dtype=dtype, **options))
 
-    @settings(max_examples=6, deadline=None)
+    @settings(max_examples=6)
     @given(st.data())
     def check(data):
         fuzz_network(replay_of(model, TASK, dtype), data.draw)
@@ -46,7 +46,7 @@ def test_any_steps_of_pairs_give_the_full_forward_logits(options, dtype, true_do
     model = tiny.build_model(task, "double_token_transformer", dtype=dtype, **options)
     tiny.stir(model)
 
-    @settings(max_examples=8, deadline=None)
+    @settings(max_examples=8)
     @given(st.data())
     def check(data):
         fuzz_network(replay_of(model, task, dtype), data.draw, unit=2)
@@ -58,7 +58,7 @@ def test_any_steps_of_pairs_give_the_full_forward_logits(options, dtype, true_do
 def test_each_token_of_a_tree_has_the_logits_of_its_path(name, true_double):
     model = tiny.stir(tiny.build_model(TASK, dtype=torch.float64, **ARCHITECTURES[name]))
 
-    @settings(max_examples=5, deadline=None)
+    @settings(max_examples=5)
     @given(st.data())
     def check(data):
         n_new = data.draw(st.integers(1, 6))

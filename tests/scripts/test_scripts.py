@@ -12,6 +12,5 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 @pytest.mark.parametrize("command", front.COMMANDS)
 def test_a_script_calls_its_command(command):
     text = (SCRIPTS / f"{command.replace('-', '_')}.py").read_text(encoding="utf-8")
-    _, module = front.COMMANDS[command]
-    assert f"    from fairseq_fastdec.{module} import main\n\n    main()\n" in text
+    assert "    from fairseq_fastdec.__main__ import script\n\n    script()\n" in text
     assert len(text.splitlines()) <= 15

@@ -154,6 +154,6 @@ def test_a_translation_that_takes_too_long():
 def test_libretranslates_client():
     with running(api_keys=("key",)) as port:
         client = LibreTranslateAPI(f"http://127.0.0.1:{port}", "key")
-        assert client.translate("Grüße. Ja?", "en", "de", timeout=20) == "GRÜSSE. JA?"
+        assert client.translate("Grüße. Ja?", "en", "de", timeout=120) == "GRÜSSE. JA?"
         assert client.detect("Hello") == [{"confidence": 0.0, "language": "en"}]
         assert [language["code"] for language in client.languages()] == ["en", "de"]

@@ -129,7 +129,7 @@ def is_up(port):
 
 def ask(port):
     fields = {"q": "Save the document.", "source": "en", "target": "de"}
-    return httpx.post(f"http://127.0.0.1:{port}/translate", json=fields, timeout=30).json()
+    return httpx.post(f"http://127.0.0.1:{port}/translate", json=fields, timeout=120).json()
 
 
 def test_sigterm_lets_requests_finish():
@@ -142,7 +142,7 @@ def test_sigterm_lets_requests_finish():
         asking.start()
         time.sleep(0.4)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
         asking.join()
         assert answers == [{"translatedText": "SAVE THE DOCUMENT."}]
     finally:
@@ -159,10 +159,10 @@ def test_the_command_with_a_real_model(tmp_path):
     )
     process = start("-m", "fairseq_fastdec", "serve", "--config", file)
     try:
-        until(lambda: is_up(port), seconds=40)
+        until(lambda: is_up(port), seconds=120)
         assert "translatedText" in ask(port)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
     finally:
         process.kill()
         process.wait()

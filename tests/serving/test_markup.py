@@ -61,7 +61,7 @@ def test_documents(document, expected):
     assert upper(document) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(st.sampled_from("<>/!-?&;\"'= \nab#xp"), max_size=60))
 def test_sources_together_are_the_document(document):
     assert "".join(piece.source for piece in pieces_of(document)) == document
@@ -71,7 +71,7 @@ WORD = st.text("ab éЖ&<>\"'", min_size=1, max_size=8)
 ELEMENT = st.sampled_from(["p", "b", "a href='?x=1&amp;y=<'", 'i title="Fish > chips"', "br/"])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(ELEMENT, WORD), max_size=8))
 def test_the_structure_stays(parts):
     """With a translation that changes letters alone, each place without text is as before."""

@@ -109,7 +109,7 @@ def test_translations_do_not_depend_on_the_load(translator, app):
             # A line of several sentences is translated sentence by sentence.
             if len(split(lines[number % len(lines)], "en").sentences) == 1:
                 assert text == expected[number % len(lines)]
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while translator.queued() != (0, 0):
         assert time.monotonic() < deadline
         time.sleep(0.001)

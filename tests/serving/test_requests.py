@@ -106,7 +106,7 @@ DISPOSITION = b'Content-Disposition: form-data; name="q"'
 PARTS = st.sampled_from([b"--x", b"\r\n", b"q=", DISPOSITION, b"a", b"--", b"&", b"%", b"%ff"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sampled_from(KINDS),
     st.one_of(

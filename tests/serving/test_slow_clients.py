@@ -19,8 +19,8 @@ HEADER = (
 
 
 def connect(port):
-    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
-    connection.settimeout(5)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=120)
+    connection.settimeout(120)
     return connection
 
 
@@ -32,7 +32,7 @@ def is_closed(connection):
 
 
 def assert_serves(port):
-    answer = httpx.post(f"http://127.0.0.1:{port}/translate", content=BODY, timeout=20,
+    answer = httpx.post(f"http://127.0.0.1:{port}/translate", content=BODY, timeout=120,
                         headers={"content-type": "application/json"})  # fmt: skip
     assert answer.json() == {"translatedText": "A"}
 

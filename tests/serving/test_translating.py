@@ -78,7 +78,7 @@ def test_as_alone(translator, name):
     assert translator.queued() == (0, 0)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(
     lines=st.lists(st.sampled_from([*LINES, "", " x "]), max_size=12),
     names=st.lists(st.sampled_from(["greedy", "beam", "blockwise", "nbest"]), min_size=1),
@@ -105,7 +105,7 @@ def test_methods_mixed_with_cancellations(translator, lines, names, cancelled, p
         assert is_cancelled <= (number in cancelled)
         if not is_cancelled:
             assert found == translator.translate(lines[number], **options[number])
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while translator.queued() != (0, 0):
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -152,7 +152,7 @@ def test_a_stream_reads_little_in_advance_and_can_be_left(bundle):
     assert [next(stream)[0] for _ in range(3)] == [0, 1, 2]
     stream.close()
     assert next(n_read) < 2000
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while bundle.queued() != (0, 0):
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -196,7 +196,7 @@ def test_an_event_loop_that_could_not_be_used_at_first(bundle, monkeypatch):
             patched.setattr(asyncio.get_running_loop(), "add_reader", fail)
             with pytest.raises(OSError, match="too many open files"):
                 await bundle.translate_async(LINES[0])
-        return await asyncio.wait_for(bundle.translate_async(LINES[0]), 30)
+        return await asyncio.wait_for(bundle.translate_async(LINES[0]), 120)
 
     assert asyncio.run(run()) == bundle.translate(LINES[0])
 

@@ -25,6 +25,9 @@ for line in sys.stdin:
     os.environ.update(request["environment"])
     for number, name in enumerate(request["streams"]):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+    for number in request["closed"]:
+        os.close(number)
+        setattr(sys, ("stdin", "stdout", "stderr")[number], None)
     sys.argv = ["-c", *request["arguments"]]
     exec(request["code"], {"__name__": "__main__"})
     break
@@ -32,7 +35,7 @@ for line in sys.stdin:
 
 
 def run(
-    code: str, *arguments, imported="torch, fairseq", stdin="", cwd=None, **environment
+    code: str, *arguments, imported="torch, fairseq", stdin="", cwd=None, closed=(), **environment
 ) -> subprocess.CompletedProcess:
     """Run a program like ``python -c``.
 
@@ -42,6 +45,7 @@ def run(
         imported: the modules that the process has imported before.
         stdin: the text of its standard input.
         cwd: its directory; by default that of this process.
+        closed: the numbers of the standard streams that are closed.
         environment: additional environment variables.
     """
     server = _server(imported)
@@ -51,6 +55,7 @@ def run(
         request = {
             "code": code, "arguments": [*map(str, arguments)], "cwd": str(cwd or os.getcwd()),
             "environment": {**os.environ, **environment}, "streams": [*map(str, streams)],
+            "closed": [*closed],
         }  # fmt: skip
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()

@@ -15,6 +15,7 @@ FLOORS = (
         "mapped_checkpoints",
         "memory",
         "noise",
+        "process",
         "progress",
         "ray_cluster",
         "results",

@@ -12,7 +12,7 @@ from typing import Optional
 FORK = multiprocessing.get_context("fork")
 
 
-def exit_status(function: Callable[[], None], seconds: float = 60) -> int:
+def exit_status(function: Callable[[], None], seconds: float = 120) -> int:
     """Call a function in a forked process: 0 if it returns, 1 if it raises.
 
     A child of ``os.fork`` that raises would go on with the tests of its parent.
@@ -55,7 +55,7 @@ class Forked:
         """The exit status, negative for a signal; ``None`` while the process runs."""
         return self._process.exitcode
 
-    def wait(self, seconds: float = 60) -> int:
+    def wait(self, seconds: float = 120) -> int:
         """Wait for the end, and return the exit status.
 
         Raises:

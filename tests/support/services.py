@@ -105,7 +105,7 @@ def running(*translators, **options):
         thread.join()
 
 
-def until(is_so, seconds=20):
+def until(is_so, seconds=120):
     """Wait for a condition."""
     end = time.monotonic() + seconds
     while not is_so():

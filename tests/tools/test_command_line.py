@@ -8,12 +8,11 @@ import pytest
 from fairseq_fastdec.tools.command_line import (
     SEARCH_OPTIONS,
     add_search_options,
-    check_directory,
+    check_output,
     given,
     in_words,
     positive,
     program,
-    standard,
 )
 
 
@@ -47,17 +46,9 @@ def test_counts_in_words():
 
 
 def test_the_directory_of_an_output(tmp_path):
-    check_directory(tmp_path / "file")
+    check_output(tmp_path / "file")
     with pytest.raises(ValueError, match="^--output .*new/file: there is no directory .*new$"):
-        check_directory(tmp_path / "new" / "file")
-
-
-@pytest.mark.parametrize("name", ["stdin", "stdout"])
-def test_standard_streams(monkeypatch, name):
-    assert standard(name) is getattr(sys, name)
-    monkeypatch.setattr(sys, name, None)
-    with pytest.raises(ValueError, match=f"^{name}: is closed; name a file instead"):
-        standard(name)
+        check_output(tmp_path / "new" / "file")
 
 
 def test_the_search_options_that_were_given():

@@ -12,11 +12,12 @@ from sacrebleu.metrics import BLEU
 from tqdm import tqdm
 
 from ...data import atomic_files
+from ...data.text import check_is_not_read
 from ...decoding.option_groups import described
 from ...decoding.options import DecodingOptions
-from ...errors import errors_in_one_line
+from ...errors import INTERRUPTED, end_with, errors_in_one_line
 from ...noise import results_only
-from ..command_line import positive, program
+from ..command_line import check_files, path_of, positive, program
 from . import report
 from .contest import Contest, MethodError
 from .methods import (
@@ -57,7 +58,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         with errors_in_one_line(program("benchmark"), MethodError):
             run(args, rest)
     except KeyboardInterrupt:
-        sys.exit(f"\n{program('benchmark')}: interrupted; nothing was written")
+        end_with(f"{program('benchmark')}: interrupted; nothing was written", INTERRUPTED)
 
 
 def parse_args(arguments: Sequence[str]) -> tuple[argparse.Namespace, Sequence[str]]:
@@ -120,7 +121,7 @@ def parse_args(arguments: Sequence[str]) -> tuple[argparse.Namespace, Sequence[s
         "multiply-add counts as two (only on a CPU, and not for CTranslate2)",
     )  # fmt: skip
     parser.add_argument(
-        "--reference-text", type=Path, metavar="FILE",
+        "--reference-text", type=path_of, metavar="FILE",
         help="compute BLEU against the lines of this file, the text from which --gen-subset was "
         "binarised (default: the detokenised targets of the data, which may differ from it)",
     )  # fmt: skip
@@ -129,7 +130,7 @@ def parse_args(arguments: Sequence[str]) -> tuple[argparse.Namespace, Sequence[s
         help="sacrebleu's tokenizer (default: its choice for the target language)",
     )  # fmt: skip
     parser.add_argument(
-        "--output", type=Path, default=Path("benchmark"), metavar="DIR",
+        "--output", type=path_of, default=Path("benchmark"), metavar="DIR",
         help="the directory for benchmark.md, benchmark.json and benchmark.png, which are "
         "overwritten (default: benchmark)",
     )  # fmt: skip
@@ -144,6 +145,9 @@ def run(args: argparse.Namespace, rest: Sequence[str]) -> None:
         MethodError: if the reference method cannot run.
         OSError: if the results cannot be written.
     """
+    check_files(args)
+    for name in ("benchmark.md", "benchmark.json", "benchmark.png"):
+        check_is_not_read("--output", args.output / name, [args.reference_text])
     settings = Settings(
         (args.data, *rest), args.device, args.dtype, args.threads, args.sentences, args.flops,
         args.reference_text,

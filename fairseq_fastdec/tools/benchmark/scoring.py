@@ -5,6 +5,8 @@ from typing import Optional
 
 from sacrebleu.metrics import BLEU
 
+from ...data.text import opened
+
 
 class Scorer:
     """sacrebleu's corpus BLEU of detokenised translations with one reference each."""
@@ -60,11 +62,10 @@ def read_references(path: Path, n_sentences: int) -> dict[int, str]:
 
     Raises:
         OSError: if the file cannot be read.
-        ValueError: if it has another number of lines.
+        ValueError: if it is not UTF-8, or has another number of lines.
     """
-    lines = path.read_text(encoding="utf-8").split("\n")
-    if not lines[-1]:
-        lines.pop()
+    with opened(path) as file:
+        lines = [line.rstrip("\r\n") for line in file]
     if len(lines) != n_sentences:
         raise ValueError(
             f"--reference-text {path}: has {len(lines)} lines, but the subset has {n_sentences} "

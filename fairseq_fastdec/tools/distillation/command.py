@@ -11,17 +11,20 @@ from typing import Any, Optional
 import torch
 from fairseq import options
 
-from ...errors import errors_in_one_line
+from ...data.text import check_keeps
+from ...errors import INTERRUPTED, end_with, errors_in_one_line
 from ...help import as_ours
 from ...noise import results_only
 from ..command_line import (
     add_worker_options,
+    check_files,
     check_one_directory,
     check_places,
     check_shard,
     described,
     in_words,
     is_translation,
+    path_of,
     positive,
     program,
     to_config,
@@ -62,7 +65,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         with errors_in_one_line(program("distill")):
             run(args)
     except KeyboardInterrupt:
-        sys.exit(f"\n{program('distill')}: interrupted; run the same command again to continue")
+        again = "run the same command again to continue"
+        end_with(f"{program('distill')}: interrupted; {again}", INTERRUPTED)
 
 
 def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
@@ -70,7 +74,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     parser = described(options.get_generation_parser(), "distill", DESCRIPTION)
     group = as_ours(parser.add_argument_group("distillation"))
     group.add_argument(
-        "--destdir", type=Path, required=True, metavar="DIR",
+        "--destdir", type=path_of, required=True, metavar="DIR",
         help="DIR/data is the distilled data, DIR/shards the translations",
     )  # fmt: skip
     group.add_argument(
@@ -148,6 +152,8 @@ def check(args: argparse.Namespace) -> None:
         raise ValueError("--path: give the teacher, or an ensemble of several separated by colons")
     check_one_directory(args.data, "distil one at a time")
     check_shard(args)
+    check_files(args)
+    check_keeps("--destdir", args.destdir / "data", [args.data, *args.path.split(os.pathsep)])
 
 
 def translate(args: argparse.Namespace, cfg: Any, corpus: Corpus, store: ChunkStore) -> int:

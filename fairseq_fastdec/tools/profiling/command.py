@@ -14,6 +14,7 @@ from torch import nn
 
 from ...errors import errors_in_one_line
 from ...noise import results_only
+from ...process import standard
 from ..command_line import described, positive, program
 from .profile import (
     BYTES_OF_WEIGHT,
@@ -46,6 +47,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     args = parse_args(arguments)
     torch.set_num_threads(args.threads)
     with errors_in_one_line(program("profile-engine")):
+        standard("stdout")
         cases, profiles, bandwidth = run(args)
     print(table(cases, profiles))
     if args.decoding_block_sizes:

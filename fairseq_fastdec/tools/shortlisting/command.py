@@ -14,7 +14,7 @@ from fairseq.data import Dictionary
 from ...data.languages import infer_languages
 from ...errors import errors_in_one_line
 from ...noise import results_only
-from ..command_line import check_directory, check_one_directory, described, positive, program
+from ..command_line import check_one_directory, check_output, described, path_of, positive, program
 from .model1 import pruned, train, write
 from .sentences import read
 
@@ -43,7 +43,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("data", help="a data directory made by fairseq-preprocess")
     parser.add_argument("-s", "--source-lang", metavar="SRC", help="(default: as in the data)")
     parser.add_argument("-t", "--target-lang", metavar="TGT", help="(default: as in the data)")
-    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="the table")
+    parser.add_argument("--output", type=path_of, required=True, metavar="FILE", help="the table")
     parser.add_argument(
         "--gen-subset",
         default="train",
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
     """
     check_one_directory(args.data, "name one")
     infer_languages(args)
-    check_directory(args.output)
+    check_output(args.output, Path(args.data).glob("*"))
     begin = time.perf_counter()
     languages = (args.source_lang, args.target_lang)
     dictionaries = tuple(

@@ -9,6 +9,7 @@ from ..command_line import (
     add_memory_options,
     add_search_options,
     add_worker_options,
+    check_files,
     check_one_directory,
     check_places,
     check_shard,
@@ -166,6 +167,7 @@ def check(args: argparse.Namespace) -> None:
     if args.bundle is None:
         _check_checkpoint(args)
     check_shard(args)
+    check_files(args)
     if args.num_shards > 1 and STANDARD_STREAM in (args.output, *args.texts):
         raise ValueError("--num-shards: needs files that all processes can access; name them")
     nbest, beam = args.nbest or 1, args.beam

@@ -14,9 +14,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from ...errors import errors_in_one_line
+from ...data.text import check_is_not_read
+from ...errors import INTERRUPTED, end_with, errors_in_one_line
 from ...noise import results_only
-from ..command_line import MEMORY_OPTIONS, SEARCH_OPTIONS, given, in_words, program, standard
+from ...process import standard
+from ..command_line import MEMORY_OPTIONS, SEARCH_OPTIONS, given, in_words, program
 from ..distillation.filters import Filters
 from .arguments import (
     LEAST_LINES,
@@ -56,8 +58,10 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
             if args.output != STANDARD_STREAM:
                 kept = "; run the same command again to continue"
             run(args)
+    except Terminated:
+        end_with(f"{name}: interrupted{kept}", 128 + signal.SIGTERM)
     except KeyboardInterrupt:
-        sys.exit(f"\n{name}: interrupted{kept}")
+        end_with(f"{name}: interrupted{kept}", INTERRUPTED)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -117,6 +121,12 @@ def to_file(
     """Translate missing chunks, and write the output when it is complete."""
     output = Path(args.output)
     directory = output.with_name(f"{output.name}.parts")
+    check_is_not_read("--output", output, _files_of(args))
+    if output.exists() and not output.is_file():
+        raise ValueError(
+            f"--output {output}: is not a file; name another one, or give --output - and redirect "
+            "standard output"
+        )
     # This command never creates links, so a link is not its output.
     if os.path.lexists(output) and (output.is_symlink() or not directory.exists()):
         raise ValueError(f"--output {output}: exists already; delete it or name another file")
@@ -150,6 +160,15 @@ def to_file(
         store.remove_all()
         shutil.rmtree(directory, ignore_errors=True)
         tell(f"{output}: {in_words(result['counts'], TRANSLATED)}")
+
+
+def _files_of(args: argparse.Namespace) -> Iterator[str]:
+    """The values of options that can be the names of files."""
+    for name, value in vars(args).items():
+        if name == "texts":
+            yield from value
+        elif isinstance(value, str) and name != "output":
+            yield from (value, *value.split(os.pathsep))
 
 
 def _coordinator(

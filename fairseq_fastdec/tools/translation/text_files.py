@@ -2,12 +2,14 @@
 
 import bz2
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
 import lzma
 import os
 import select
+import stat
 import sys
 import time
 import zlib
@@ -15,7 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Optional
 
-from ..command_line import standard
+from ...data.text import MARK, without_mark
+from ...process import standard
 
 STANDARD_STREAM = "-"
 # The number of bytes read at once. Decompressed, they can become a thousand times larger.
@@ -56,7 +59,8 @@ class TextInput:
 
         Raises:
             OSError: for a missing file.
-            ValueError: for standard input together with other files, or if it is closed.
+            ValueError: for standard input together with other files, if it is closed, and for a
+                pipe that is named twice.
         """
         if STANDARD_STREAM in paths and len(paths) > 1:
             raise ValueError(
@@ -65,9 +69,10 @@ class TextInput:
         for path in paths:
             if path == STANDARD_STREAM:
                 standard("stdin")
-            else:
+            elif os.path.isfile(path):
                 with open(path, "rb"):
                     pass
+        _check_pipes([path for path in paths if path != STANDARD_STREAM])
         self.paths = list(paths)
         self._sizes = {
             path: os.path.getsize(path)
@@ -106,7 +111,7 @@ class TextInput:
         """
         file = sys.stdin.fileno()
         self._starts = [0]
-        text, is_open = b"", True
+        text, is_open, mark = b"", True, MARK
         while is_open:
             end, n_read = None, 0
             while is_open and n_read < GATHERED and _has_arrived(file, end):
@@ -115,7 +120,8 @@ class TextInput:
                 text += piece or (b"\n" if text and not text.endswith(b"\n") else b"")
                 end = end or time.monotonic() + GATHERING
             whole, newline, text = text.rpartition(b"\n")
-            yield whole + newline
+            yield (whole + newline).removeprefix(mark)
+            mark = b"" if newline else mark
 
     def place(self, number: int) -> str:
         """The file of a line that has been read, and the line number in this file.
@@ -139,17 +145,40 @@ class TextInput:
 
     def _lines_of(self, path: str) -> Iterator[bytes]:
         if path == STANDARD_STREAM:
-            yield from _lines(iter(sys.stdin.buffer))
+            yield from _lines(without_mark(sys.stdin.buffer))
             return
         unpacker = UNPACKERS.get(Path(path).suffix)
         with open(path, "rb") as file:
             pieces = self._pieces(file)
-            yield from _lines(_unpacked(path, pieces, unpacker) if unpacker else pieces)
+            text = _unpacked(path, pieces, unpacker) if unpacker else pieces
+            yield from _lines(without_mark(text))
 
-    def _pieces(self, file: BinaryIO) -> Iterator[bytes]:
-        while piece := file.read(PIECE):
+    def _pieces(self, file: io.BufferedReader) -> Iterator[bytes]:
+        # What has arrived, for pipes.
+        while piece := file.read1(PIECE):
             self._n_bytes_read += len(piece)
             yield piece
+
+
+def _check_pipes(paths: Sequence[str]) -> None:
+    """Check that files exist and can be read as often as they are named, without opening pipes.
+
+    A pipe that is opened and closed again loses its content.
+
+    Raises:
+        OSError: for a missing file, and for a directory.
+        ValueError: for a pipe that is named twice.
+    """
+    seen: set[tuple[int, int]] = set()
+    for path in paths:
+        status = os.stat(path)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(status.st_mode):
+            file = (status.st_dev, status.st_ino)
+            if file in seen:
+                raise ValueError(f"--input {path}: is a pipe, which can be read once; name it once")
+            seen.add(file)
 
 
 def _lines(pieces: Iterator[bytes]) -> Iterator[bytes]:

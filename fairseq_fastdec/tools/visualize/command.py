@@ -25,12 +25,13 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from ...data import atomic_files
 from ...data.batches import max_positions_of
 from ...data.languages import infer_languages
+from ...data.text import check_is_not_read, input_text
 from ...data.vocabulary import segmented
 from ...decoding.methods.generator import SingleHypothesisMethod
 from ...errors import errors_in_one_line
 from ...help import as_ours
 from ...noise import imports_unheard, results_only
-from ..command_line import described, positive, program, standard
+from ..command_line import described, path_of, positive, program
 from ..corpus import best_translations, load_models, on_device
 from . import Recorder, SentenceTrace, document, page, subwords
 
@@ -62,7 +63,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     )
     group.add_argument(
         "--output",
-        type=Path,
+        type=path_of,
         default=Path("ddgviz"),
         metavar="DIR",
         help="output directory; files of the same name are replaced (default: ddgviz)",
@@ -116,6 +117,10 @@ def run(args: argparse.Namespace) -> None:
     figure = picture_module(args.formats)
     infer_languages(args)
     lines = read_sentences(args.sentences, args.max_sentences_shown)
+    names = [f"sentence-{number + 1}" for number in lines]
+    for name in [*names, "ddgviz"]:
+        for extension in (*PICTURES, *DOCUMENTS):
+            check_is_not_read("--output", args.output / f"{name}.{extension}", [args.sentences])
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
@@ -155,13 +160,10 @@ def read_sentences(name: str, n_most: int) -> dict[int, str]:
         ValueError: for a file that cannot be read or has no sentence.
     """
     try:
-        data = standard("stdin").buffer.read() if name == "-" else Path(name).read_bytes()
-        text = data.decode("utf-8-sig")
+        with input_text(name) as file:
+            lines = {n: line.strip() for n, line in enumerate(file) if line.strip()}
     except OSError as error:
         raise ValueError(f"--sentences {name}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"--sentences {name}: not UTF-8 ({error.reason})") from error
-    lines = {n: line.strip() for n, line in enumerate(text.split("\n")) if line.strip()}
     if not lines:
         raise ValueError(f"--sentences {name}: has no sentences; give one per line")
     if len(lines) > n_most:

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding.methods.streaming import Capacity
@@ -90,7 +90,7 @@ def build(models, decoding, method, capacity=None, compiled_search=True, **optio
     return generator
 
 
-@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150))
 @given(
     models=st.sampled_from(sorted(MODELS)),
     method=METHODS,
@@ -146,7 +146,7 @@ def test_it_finds_and_counts_what_torch_does(
         assert getattr(statistics[0], name) == getattr(statistics[1], name), name
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60))
 @given(
     models=st.sampled_from(sorted(MODELS)),
     decoding=st.sampled_from(["beam", "variable_beam", "streaming"]),

@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch
 from fairseq.data import Dictionary
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding import build_generator
@@ -156,7 +156,7 @@ def assert_alike(ours, expected, has_prefix, has_other_drafts=False):
         assert ours[2].accepted == expected[2].accepted
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100))
 @given(
     method=st.sampled_from(sorted(METHODS)),
     heads=st.sampled_from(sorted(KINDS)),
@@ -195,7 +195,7 @@ VERIFYING = [
 ]
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100))
 @given(
     method=st.sampled_from([*VERIFYING, *["greedy", "chain", "tree"] * 2]),
     heads=st.sampled_from(sorted(KINDS)),
@@ -376,7 +376,7 @@ ENSEMBLES = {
 OF_HEADS = sorted(name for name, own in METHODS.items() if own.get("decoding") == "blockwise")
 
 
-@settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(80))
 @given(
     ensemble=st.sampled_from(sorted(ENSEMBLES)),
     method=st.sampled_from(OF_HEADS),

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.data.special_tokens import EOD
@@ -58,7 +58,7 @@ def build(models, order, method=None, **options):
     return generator
 
 
-@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(120))
 @given(
     order=st.sampled_from(ORDERS),
     kind=st.sampled_from(sorted(MODELS)),

@@ -20,7 +20,7 @@ EOS = TASK.target_dictionary.eos()
 UNPRUNED = dict(finalize="fairseq", prune_threshold=math.inf, max_candidates=100)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     options=options_strategy, lengths=lengths_strategy, beam=st.integers(1, 6),
     width=st.none() | st.integers(0, 4), size=st.sampled_from([0, 2, 3]),

@@ -21,7 +21,7 @@ from tests.support.trained_models import TASK
 
 
 @pytest.mark.parametrize("heads", ["parallel", "sequential"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99),
     tree=st.sampled_from([None, 1, 6]), block_size=st.integers(1, 4),

@@ -31,7 +31,7 @@ PAD, EOS, END = WORDS.pad(), WORDS.eos(), WORDS.index(EOD)
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     lengths=lengths_strategy, beam=st.integers(1, 5), trained=st.booleans(),
     max_len_a=st.sampled_from([0, 1.0]), max_len_b=st.integers(3, 11), min_len=st.integers(1, 3),
@@ -86,7 +86,7 @@ def test_models_of_different_orders_cannot_decode_together():
         method_to_read(models, "double_token", task=DOUBLE_TASKS["l2r"])
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data())
 def test_double_top_k(data):
     """The W best pairs of all whose left token is among the 2W best."""

@@ -26,7 +26,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
 @pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99))
 def test_the_output_of_fairseqs_beam_1(trained, dtype, options, lengths, seed):
     of_fp32 = stock_model() if trained else stock_model(trained=False)
@@ -36,7 +36,7 @@ def test_the_output_of_fairseqs_beam_1(trained, dtype, options, lengths, seed):
     assert_same(decoded(models, sample, "greedy", **options), expected)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     width=st.integers(0, 6), max_len_b=st.integers(2, 12), lengths=lengths_strategy,
     min_len=st.integers(1, 2), size=st.sampled_from([0, 2, 3]),

@@ -23,7 +23,7 @@ MAX_LEN = 9
 
 
 @pytest.mark.parametrize("decoding", [*JACOBI, "lookahead"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(data=st.data(), options=options_strategy, lengths=lengths_strategy)
 def test_the_output_of_fairseqs_beam_1(decoding, data, options, lengths):
     models, sample = [stock_model()], tiny.random_batch(TASK, lengths)

@@ -81,7 +81,7 @@ def paths_in(tokens, parents):
     return set(paths.values()) - {()}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 999), sequential=st.booleans(), n=st.integers(1, 6),
     n_heads=st.integers(2, 4),

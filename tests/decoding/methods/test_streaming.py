@@ -26,7 +26,7 @@ def test_the_share_of_the_capacity_in_use():
 
 
 @pytest.mark.parametrize("policy", ["min-length", "fifo"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(
     n=st.integers(1, 5), refill=st.sampled_from([0.0, 0.3, 0.9]),
     rows=st.none() | st.integers(4, 9), finalize=st.sampled_from(["paper", "fairseq"]),

@@ -19,7 +19,7 @@ ADVICE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 DTYPES = [torch.int8, torch.bfloat16, torch.float32]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 3 * PAGE), st.sampled_from(DTYPES)), max_size=8))
 def test_tensors_do_not_overlap(asked):
     memory = LargePages()

@@ -46,7 +46,7 @@ def expected_product(kind, x, weight, bias):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     n_tokens=st.integers(0, 70),
     n_inputs=st.one_of(st.integers(1, 70), st.just(FULL_TILES)),

@@ -49,7 +49,7 @@ def test_ctranslate2_translates_batches_side_by_side(worker, monkeypatch, batch_
         # Nobody would come to meet the first where batches are translated one by one.
         if len(at_once) < 2:
             at_once.append(job)
-            together.wait(30)
+            together.wait(120)
         return translate(job)
 
     monkeypatch.setattr(loaded.runner, "_translate", met)

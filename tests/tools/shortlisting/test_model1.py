@@ -67,7 +67,7 @@ def test_expectation_and_maximisation(cells_at_once, monkeypatch):
     """Whatever the sentence pairs, also empty ones, and however few are looked at in one go."""
     monkeypatch.setattr(model1, "CELLS_AT_ONCE", cells_at_once)
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(pairs=PAIRS, iterations=st.integers(1, 4))
     def check(pairs, iterations):
         translations, perplexities = trained(pairs, iterations)

@@ -363,7 +363,7 @@ def test_a_coordinator_that_is_killed_loses_no_chunk(start, tmp_path):
     wait_for(lambda: len(chunks(tmp_path)) > 5, process)
     workers = workers_of(process)
     process.kill()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while any(Path(f"/proc/{worker}").exists() for worker in workers):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -386,7 +386,7 @@ def test_an_interruption_ends_all_processes(start, tmp_path, number):
     wait_for(lambda: len(chunks(tmp_path)) > 5, process)
     workers = workers_of(process)
     process.send_signal(number)
-    assert process.wait() == 1
+    assert process.wait() == 128 + number
     told = process.printed()
     assert told.strip().endswith("interrupted; run the same command again to continue")
     assert "Traceback" not in told

@@ -30,7 +30,7 @@ def held(tmp_path):
         process = FORK.Process(target=hold, args=(tmp_path, is_held, index, count), daemon=True)
         process.start()
         processes.append(process)
-        assert is_held.wait(30)
+        assert is_held.wait(120)
         return process
 
     yield start

@@ -126,7 +126,7 @@ def test_a_worker_that_is_ended_at_once(pool_of, monkeypatch):
         monkeypatch.setattr(os, "fork", ended)
         with pool_of(1) as pool:
             (own,) = pool._workers
-            own.process.join(30)
+            own.process.join(120)
             assert own.process.exitcode == -signal.SIGTERM
     finally:
         if os.getpid() != tester:

@@ -127,7 +127,7 @@ def served(tmp_path, monkeypatch):
     yield start
     for connection, thread in zip(connections, threads):
         connection.send(None)
-        thread.join(30)
+        thread.join(120)
         assert not thread.is_alive()
 
 

@@ -38,7 +38,7 @@ def test_a_worker_ends_when_nobody_has_work(tmp_path):
     connection.send(Chunk(0, 0, b"a\n"))
     assert connection.recv() is None
     connection.close()
-    process.join(30)
+    process.join(120)
     assert process.exitcode == 0
 
 
@@ -48,7 +48,7 @@ def test_a_chunk_is_finished_though_the_coordinator_is_gone(tmp_path):
     while not (tmp_path / "begun").exists():
         time.sleep(0.01)
     connection.close()
-    process.join(30)
+    process.join(120)
     assert process.exitcode == 0
     assert ChunkStore(tmp_path).read(0).content == b"A\n"
 
@@ -60,7 +60,7 @@ def test_progress_is_told_now_and_then(tmp_path, monkeypatch, seconds, told):
     connection.send(Chunk(0, 0, b"a\nb\nc\n"))
     messages = [connection.recv() for _ in range(len(told) + 2)]
     connection.close()
-    process.join(30)
+    process.join(120)
     assert messages == [0, *told, None]
 
 
@@ -80,5 +80,5 @@ def test_a_worker_settles_in_its_place(tmp_path):
     connection, process = start(tmp_path, Placed, Place(3, [core]))
     connection.send(Chunk(0, 0, b"a\n"))
     connection.close()
-    process.join(30)
+    process.join(120)
     assert (tmp_path / "place").read_text() == f"3 [{core}]"
