@@ -29,7 +29,7 @@ FAIRSEQ = ("fairseq", "fairseq_cli")
 FILE_ERRORS = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 # torch's error for a model with other dictionaries or options, and what is told of its details.
 MISMATCH, MOST_DETAILS = "Error(s) in loading state_dict", 200
-# What to do about errors of fairseq, by a part of their text.
+# What to do about errors of fairseq, by a pattern of their text.
 REMEDIES = {
     "exceed max_tokens": "raise --max-tokens, or give --batch-size in its place",
     "infer language pair": "give -s and -t, or the output directory of fairseq-preprocess",
@@ -39,7 +39,7 @@ REMEDIES = {
     "divisible by num_heads": "change --encoder-attention-heads and --decoder-attention-heads",
     "min_len cannot be larger": "lower --min-len, or raise --max-len-a and --max-len-b",
     # The assertion of fairseq's generator that the loop has not reached the maximum length.
-    " < ": "the maximum length is reached: raise --max-len-b, or lower --prefix-size",
+    r"^\d+ < \d+$": "the maximum length is reached: raise --max-len-b, or lower --prefix-size",
 }
 
 Hook = Callable[[type[BaseException], BaseException, Optional[TracebackType]], None]
@@ -170,7 +170,7 @@ def line_of(error: Optional[BaseException]) -> Optional[str]:
     option = _option_of(error)
     if option is not None:
         text = f"{flag_of(option)}: {first_line(error)}"
-    remedy = next((remedy for part, remedy in REMEDIES.items() if part in text), None)
+    remedy = next((remedy for part, remedy in REMEDIES.items() if re.search(part, text)), None)
     return text if remedy is None else f"{text.rstrip('.! ')}; {remedy}"
 
 

@@ -40,7 +40,7 @@ def test_a_wrong_option_is_told_in_one_line(corpus, baseline, program):
         program, corpus, *PLUGIN, "--path", baseline, "--decoding", "greedy", "--temperature", 0
     )
     last = ended.stderr.splitlines()[-1]
-    assert last.startswith(f"fairseq-{program}: --temperature 0.0: must be between")
+    assert last.startswith(f"fairseq-{program}: --temperature 0.0: must be a number between")
     assert "Traceback" not in ended.stderr + ended.stdout
     assert ended.returncode == 2
 
