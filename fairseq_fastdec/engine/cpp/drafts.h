@@ -1,5 +1,5 @@
-// Proposals for the tokens after each row's next token: by prediction heads, or by guesses without a
-// model.
+// Proposals for the tokens after each row's next token: by prediction heads, or by guesses without
+// a model.
 
 #pragma once
 

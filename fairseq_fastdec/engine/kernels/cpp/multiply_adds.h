@@ -20,7 +20,8 @@ INLINE int64_t multiply_adds_of(const Linear &linear, int64_t n) {
 INLINE int64_t row_keys_seen(const Step &step) {
   int64_t seen = 0;
   for (int64_t row = 0; row < step.n_rows; ++row)
-    for (int64_t token = 0; token < step.n_new(row); ++token) seen += n_visible_to(step, row, token);
+    for (int64_t token = 0; token < step.n_new(row); ++token)
+      seen += n_visible_to(step, row, token);
   return seen;
 }
 
