@@ -34,10 +34,6 @@ TRAINING = [
 ]  # fmt: skip
 METHODS: dict[str, list] = {
     "each head's best": [],
-    "tree of 7": ["--proposal-tree", 7],
-    "tree of 15": ["--proposal-tree", 15],
-    "tree of 31": ["--proposal-tree", 31],
-    "tree of 63": ["--proposal-tree", 63],
     "top 2": ["--acceptance", "topk", "--acceptance-topk", "2"],
     "top 3": ["--acceptance", "topk", "--acceptance-topk", "3"],
 }

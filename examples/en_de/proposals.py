@@ -4,7 +4,7 @@
     python examples/en_de/proposals.py                     # the bundled model: some minutes
     python examples/en_de/proposals.py --decoder-layers 6  # the same in a deeper model
 
-Compares greedy decoding with chains and trees of the bundled model's heads, in fp32 and int8, one
+Compares greedy decoding with chains of the bundled model's heads, in fp32 and int8, one
 sentence at a time, in alternating rounds of scripts/benchmark.py. It prints a table and draws
 ``proposals.png``: tokens against milliseconds per invocation. Points above the line of greedy
 decoding are faster than greedy. Layers added by --decoder-layers only change the time, not
@@ -33,7 +33,7 @@ PRECISIONS = {"fp32": "model", "int8": "int8"}
 GREEDY = "greedy"
 # The number of decoder layers of the bundled model.
 OWN_LAYERS = 2
-# Whole chains and trees, or without improbable proposals; measured times have no influence.
+# Whole chains, or without improbable proposals; measured times have no influence.
 WHOLE, LIKELY = "--proposal-confidence 0", "--proposal-confidence 0.5"
 METHODS = {
     GREEDY: "--decoding greedy",
@@ -43,8 +43,6 @@ METHODS = {
     },
     "chain of up to 3": f"--decoding blockwise --decoding-block-size 4 {LIKELY}",
     "chain of up to 7": f"--decoding blockwise {LIKELY}",
-    **{f"tree of {n}": f"--decoding blockwise --proposal-tree {n} {WHOLE}" for n in (3, 7, 15, 31)},
-    "tree of up to 7": f"--decoding blockwise --proposal-tree 7 {LIKELY}",
 }
 
 
@@ -174,8 +172,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
         (greedy,) = (point for point in shown if point.method == GREEDY)
         panel.axline((0, 0), slope=greedy.tokens / greedy.milliseconds, color="#6b6b6b", lw=1)
         for point in shown:
-            color = "#e6550d" if point.method.startswith("tree") else "#1f5fbf"
-            panel.plot(point.milliseconds, point.tokens, "o", color=color, markersize=5)
+            panel.plot(point.milliseconds, point.tokens, "o", color="#1f5fbf", markersize=5)
             panel.annotate(
                 point.method, (point.milliseconds, point.tokens), (4, -3),
                 textcoords="offset points", fontsize=7,

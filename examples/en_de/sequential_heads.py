@@ -37,9 +37,6 @@ WHATEVER = ["--proposal-confidence", 0]
 METHODS: dict[str, list] = {
     "chain of 3": ["--decoding-block-size", 4, *WHATEVER],
     "chain of 7": WHATEVER,
-    "tree of 7": ["--proposal-tree", 7, *WHATEVER],
-    "tree of 15": ["--proposal-tree", 15, *WHATEVER],
-    "tree of 31": ["--proposal-tree", 31, *WHATEVER],
 }
 
 

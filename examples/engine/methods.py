@@ -93,7 +93,6 @@ MODELS = {
                 "lookahead": "--decoding lookahead",
                 "blockwise": HEADS,
                 "blockwise, int8": f"{HEADS} --engine-precision int8",
-                "blockwise, `--proposal-tree 7`": f"{HEADS} --proposal-tree 7",
                 "blockwise, `--acceptance topk`": f"{HEADS} --acceptance topk",
                 "auto": HEADS.replace("blockwise", "auto"),
                 "auto, int8": f"{HEADS.replace('blockwise', 'auto')} --engine-precision int8",

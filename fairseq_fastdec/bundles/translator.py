@@ -253,6 +253,8 @@ class BundleTranslator(JoiningTranslator):
                 f"--decoding {method}"
             )
         kind, arguments = methods[method]
+        # Earlier versions had trees of proposals; chains have the same output.
+        arguments = {name: value for name, value in arguments.items() if name != "n_in_tree"}
         search = KINDS[kind](**arguments)
         if isinstance(search, BeamOptions):
             width = search.width if beam is None else beam

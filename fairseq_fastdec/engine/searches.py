@@ -23,7 +23,6 @@ class BlockOptions(NamedTuple):
 
     Attributes:
         n_heads: the number of heads, including p_1; 1 without proposals of heads.
-        n_in_tree: the maximum number of proposals in a tree; 0 for chains.
         confidence: see ``--proposal-confidence``.
         by_time: no proposals while they make decoding slower.
         acceptance: the arguments of ``_engine.Acceptance``.
@@ -33,7 +32,6 @@ class BlockOptions(NamedTuple):
     """
 
     n_heads: int = 1
-    n_in_tree: int = 0
     confidence: float = 0.0
     by_time: bool = False
     acceptance: Arguments = {}
@@ -54,7 +52,6 @@ class BlockOptions(NamedTuple):
             acceptance=module.Acceptance(**self.acceptance),
             proposals=module.Proposals(
                 n_heads=self.n_heads,
-                n_in_tree=self.n_in_tree,
                 confidence=self.confidence,
                 by_time=self.by_time,
                 window=loading.bounded(self.window),

@@ -1,7 +1,5 @@
 """Caches of the keys and values of rows and sources."""
 
-from typing import Optional
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -52,21 +50,14 @@ class RowCache:
         keys, values = self._data[layer, :, :, :n_keys].index_select(1, rows)
         return keys, values
 
-    def keep(self, rows: Tensor, n: Tensor, path: Optional[Tensor]) -> None:
+    def keep(self, rows: Tensor, n: Tensor) -> None:
         """Extend rows by tokens whose keys and values have been written after them.
 
         Args:
             rows: int64 ``[R']``.
             n: int64 ``[R']``, the number of tokens that each row keeps.
-            path: int64 ``[R', D]``, the indices of these tokens among the written ones, in
-                ascending order (default: the first ones).
         """
-        starts = self.lengths[rows]
-        if path is not None:
-            steps = torch.arange(path.size(1), device=path.device)
-            kept = self._data[:, :, rows[:, None], starts[:, None] + path]
-            self._data[:, :, rows[:, None], starts[:, None] + steps] = kept
-        self.lengths[rows] = starts + n
+        self.lengths[rows] += n
 
     def select(self, rows: Tensor) -> None:
         """Row i becomes a copy of row ``rows[i]``; int64 ``[R']``."""

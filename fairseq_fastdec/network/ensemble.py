@@ -90,22 +90,20 @@ class Ensemble:
         for member in self.members:
             member.encode(net_input)
 
-    def step(
-        self, tokens: Tensor, parents: Optional[Tensor] = None, rows: Optional[Tensor] = None
-    ) -> Tensor:
+    def step(self, tokens: Tensor, rows: Optional[Tensor] = None) -> Tensor:
         """Feed tokens int64 ``[R, T]``; see :meth:`TransformerNetwork.step`.
 
         Returns:
             features ``[R, T, C]``
         """
-        features = [member.step(tokens, parents, rows) for member in self.members]
+        features = [member.step(tokens, rows) for member in self.members]
         self._sizes = [part.size(-1) for part in features]
         return torch.cat(features, dim=-1)
 
-    def keep(self, n: Tensor, path: Optional[Tensor] = None) -> None:
-        """Keep the first n int64 ``[R]`` tokens of the last step, or with trees of the path."""
+    def keep(self, n: Tensor) -> None:
+        """Keep the first n int64 ``[R]`` tokens of the last step, and remove the others."""
         for member in self.members:
-            member.keep(n, path)
+            member.keep(n)
 
     def select(self, rows: Tensor) -> None:
         """Row i becomes a copy of row ``rows[i]``: int64 ``[R']``."""
@@ -147,7 +145,7 @@ class Ensemble:
         return torch.cat(drafts, dim=-1)[:, None]
 
     def extend_drafts(self, states: Tensor, tokens: Tensor) -> Tensor:
-        """Advance states ``[R, W, C]`` of sequential heads by one token each, int64 ``[R, W]``."""
+        """Advance states ``[R, 1, C]`` of sequential heads by one token each, int64 ``[R, 1]``."""
         drafts = [member.extend_drafts(part, tokens) for member, part in self._parts(states)]
         return torch.cat(drafts, dim=-1)
 

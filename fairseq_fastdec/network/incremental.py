@@ -83,19 +83,12 @@ class IncrementalNetwork:
         self._groups.append(RowGroup(self.n_rows + order, no_tokens, encoder_out, [{}]))
 
     @torch.no_grad()
-    def step(
-        self, tokens: Tensor, parents: Optional[Tensor] = None, rows: Optional[Tensor] = None
-    ) -> Tensor:
+    def step(self, tokens: Tensor, rows: Optional[Tensor] = None) -> Tensor:
         """Feed int64 ``[R, T]`` to all rows, or to ``rows`` int64 ``[R]``.
 
         Returns:
             features ``[R, T, V]``: the model's log-probabilities
-
-        Raises:
-            ValueError: for a tree.
         """
-        if parents is not None:
-            raise ValueError("trees of tokens: not supported by fairseq's incremental decoding")
         self._fed = torch.arange(self.n_rows, device=tokens.device) if rows is None else rows
         place = self._fed.new_full((self.n_rows,), -1)
         place[self._fed] = torch.arange(self._fed.numel(), device=tokens.device)
@@ -109,7 +102,7 @@ class IncrementalNetwork:
         return outputs[places.argsort()]
 
     @torch.no_grad()
-    def keep(self, n: Tensor, path: Optional[Tensor] = None) -> None:
+    def keep(self, n: Tensor) -> None:
         """Keep the first n int64 ``[R]`` tokens of the last step, and remove the others."""
         kept = n.new_zeros(self.n_rows).index_copy(0, self._fed, n)
         self._groups = self._divided(kept)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..engine.network.positions import positions_of
 from ..stock_decoders import layers_of
-from .attention import attend, sees_in_chain, sees_in_tree, visible_keys
+from .attention import attend, visible_keys
 from .caches import RowCache, SourceCache
 
 
@@ -75,16 +75,12 @@ class TransformerNetwork:
         self._rows.add(states.size(0))
 
     @torch.no_grad()
-    def step(
-        self, tokens: Tensor, parents: Optional[Tensor] = None, rows: Optional[Tensor] = None
-    ) -> Tensor:
+    def step(self, tokens: Tensor, rows: Optional[Tensor] = None) -> Tensor:
         """Append T tokens to each row.
 
         Args:
             tokens: int64 ``[R, T]``, T a multiple of :attr:`tokens_per_step`. Rows with fewer
                 tokens can have any padding.
-            parents: for trees, int64 ``[R, T]``, the index of each token's parent; -1 for tokens
-                that follow the row (default: chains).
             rows: int64 ``[R]``, the rows that are extended (default: all).
 
         Returns:
@@ -95,14 +91,8 @@ class TransformerNetwork:
         lengths, n_keys = self._rows.lengths[self._fed], self._rows.longest + n_new
         self._rows.reserve(n_keys)
         places = lengths[:, None] + torch.arange(n_new, device=tokens.device)
-        if parents is None:
-            positions = places
-            sees = sees_in_chain(n_new, self.tokens_per_step, tokens.device)
-        else:
-            sees = sees_in_tree(parents)
-            positions = lengths[:, None] + sees.sum(dim=-1) - 1
-        visible = visible_keys(lengths, sees, n_keys)
-        x = self._embed(tokens, positions)
+        visible = visible_keys(lengths, n_new, n_keys, self.tokens_per_step)
+        x = self._embed(tokens, places)
         for index, layer in enumerate(self._layers):
             x = self._self_attention(index, layer, x, places, visible)
             x = self._cross_attention(index, layer, x)
@@ -111,15 +101,9 @@ class TransformerNetwork:
             x = self._decoder.layer_norm(x)
         return x if self._decoder.project_out_dim is None else self._decoder.project_out_dim(x)
 
-    def keep(self, n: Tensor, path: Optional[Tensor] = None) -> None:
-        """Keep tokens of the last step, and remove the others.
-
-        Args:
-            n: int64 ``[R]``, the number of tokens to keep in each row of the step.
-            path: for trees, int64 ``[R, D]``, the indices of these tokens, each the child of the
-                one before; entries after the first n are ignored.
-        """
-        self._rows.keep(self._fed, n, path)
+    def keep(self, n: Tensor) -> None:
+        """Keep the first n int64 ``[R]`` tokens of the last step, and remove the others."""
+        self._rows.keep(self._fed, n)
 
     def select(self, rows: Tensor) -> None:
         """Row i becomes a copy of row ``rows[i]``.
@@ -152,11 +136,11 @@ class TransformerNetwork:
         """Advance states of sequential heads by one token each.
 
         Args:
-            states: ``[R, W, C]``, W states of each row.
-            tokens: int64 ``[R, W]``, the next token of each state.
+            states: ``[R, 1, C]``.
+            tokens: int64 ``[R, 1]``, the next token of each state.
 
         Returns:
-            states ``[R, W, C]``
+            states ``[R, 1, C]``
         """
         heads, decoder = self._decoder.heads, self._decoder
         states = heads.read_token(states, decoder.embed_scale * decoder.embed_tokens(tokens))

@@ -11,7 +11,7 @@ import pytest
 import fairseq_fastdec
 from examples.common.en_de import MODEL
 from fairseq_fastdec import SentenceError, Translation
-from fairseq_fastdec.bundles.file import read
+from fairseq_fastdec.bundles.file import read, write
 from fairseq_fastdec.bundles.translator import OPTIONS, BundleTranslator
 from fairseq_fastdec.tools.export import export
 from tests.support.trained_models import stock_model  # noqa: F401  (registers architectures)
@@ -30,7 +30,6 @@ METHODS = {
     "bf16": {"engine_precision": "bf16"},
     "blockwise": {"decoding": "blockwise"},
     "blockwise int8": {"decoding": "blockwise", "engine_precision": "int8"},
-    "tree": {"decoding": "blockwise", "proposal_tree": 15},
     "approximate": {"decoding": "blockwise", "acceptance": "topk", "acceptance_topk": 3},
     "lookahead": {"decoding": "lookahead"},
     "auto": {"decoding": "auto"},
@@ -64,6 +63,19 @@ def test_translations_are_those_of_the_checkpoint(pair, name):
     alone = [translator.translate(line, details=True) for line in LINES]
     assert bundle.translate(LINES, details=True) == alone
     assert bundle.translate(LINES[0]) == translator.translate(LINES[0])
+
+
+@pytest.mark.parametrize("n_in_tree", [0, 15])
+def test_bundles_of_versions_with_trees_of_proposals(pair, tmp_path, n_in_tree):
+    _, bundle, path = pair("blockwise")
+    content = read(path)
+    for kind, arguments in content["methods"].values():
+        if kind == "BlockOptions":
+            arguments["n_in_tree"] = n_in_tree
+    write(tmp_path / "old.fastdec", content)
+    old = fairseq_fastdec.load(tmp_path / "old.fastdec")
+    assert old.translate(LINES, details=True) == bundle.translate(LINES, details=True)
+    assert old.translate(LINES[0], decoding="greedy") == bundle.translate(LINES[0])
 
 
 def test_options_of_a_call(pair):

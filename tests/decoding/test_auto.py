@@ -124,15 +124,10 @@ def test_heads_that_a_model_does_not_have():
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(decoding="blockwise", proposal_tree="few"), "--proposal-tree 'few': must be a whole"),
+        (dict(decoding="lookahead", ngram_order="few"), "--ngram-order 'few': must be a whole"),
         (dict(decoding="lookahead", lookahead_window=0), "--lookahead-window 0: must be at least"),
         (dict(decoding="lookahead", lookahead_window=1.5), "--lookahead-window 1.5: must be"),
         (dict(decoding="auto", acceptance="topk"), "--acceptance topk: does not apply to"),
-        (dict(decoding="auto", proposal_tree=3), "--proposal-tree 3: does not apply to"),
-        (
-            dict(decoding="blockwise", proposal_tree=3, min_block_size=2),
-            "--min-block-size 2: cannot be combined with --proposal-tree",
-        ),
     ],
 )
 def test_refused_options(options, message):

@@ -120,7 +120,6 @@ def blocks_of(model, sample, **options):
         dict(acceptance="topk", acceptance_topk=3),
         dict(min_block_size=2),
         dict(engine_precision="fp32"),
-        dict(engine_precision="fp32", proposal_tree=5),
         dict(engine_precision="fp32", acceptance="topk"),
     ],
     ids=str,

@@ -223,11 +223,6 @@ def test_a_shortlist_of_more_than_there_are_types(model, tmp_path):
     assert decoded(model, method=everything) == decoded(model)
 
 
-@pytest.mark.parametrize("n", [256, 24])
-def test_the_largest_trees(heads, n):
-    assert decoded(heads, "blockwise", {"proposal_tree": n}) == decoded(heads)
-
-
 def test_the_longest_ngrams(model):
     longest, _ = rule_of(DecodingOptions.__dataclass_fields__["ngram_order"]).at_most
     for draft in ("ngram", "source"):

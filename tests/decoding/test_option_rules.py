@@ -21,7 +21,7 @@ FIELDS = {
 CHOICES = [name for name, option in FIELDS.items() if values_of(option)]
 MINIMA = [name for name, option in FIELDS.items() if rule_of(option).at_least is not None]
 METHOD_OF = {
-    "proposal_tree": "blockwise", "ngram_order": "lookahead", "parallel_len_a": "hybrid_jacobi",
+    "ngram_order": "lookahead", "parallel_len_a": "hybrid_jacobi",
     "parallel_len_b": "hybrid_jacobi", "lookahead_window": "lookahead",
     "jacobi_block_size": "gs_jacobi", "decoding_block_size": "blockwise",
     "min_block_size": "blockwise", "oracle_length": "jacobi", "max_candidates": "beam",
@@ -74,7 +74,6 @@ def test_every_option_is_for_all_methods_or_for_some():
 @pytest.mark.parametrize(
     "option, value, message",
     [
-        ("proposal_tree", 100000, "must be at most 256: a step computes the output layer"),
         ("ngram_order", 10**9, "must be at most 64: each token is looked up"),
         ("parallel_len_a", INF, "must be at most 1000000000.0: no source"),
         ("parallel_len_a", NAN, "must be at least 0"),

@@ -131,16 +131,6 @@ def test_lossless_methods_give_the_tokens_of_greedy_decoding(decoding, batch_siz
         assert tokens(decode(model, decoding, narrow, sample)) == tokens(greedy)
 
 
-def test_trees_of_proposals(narrow):
-    """Larger than there are types, so that all of a shortlist are proposed."""
-    model = model_for("blockwise")
-    for first in range(0, len(LENGTHS), 4):
-        sample = tiny.random_batch(TASK, LENGTHS[first : first + 4], seed=first)
-        greedy = decode(model, "greedy", narrow, sample)
-        trees = decode(model, "blockwise", narrow, sample, proposal_tree=60)
-        assert tokens(trees) == tokens(greedy)
-
-
 @pytest.mark.parametrize("decoding", ["greedy", "blockwise", "jacobi", *BEAMS])
 def test_forced_tokens_outside_of_the_shortlist(decoding, narrow):
     sample = tiny.random_batch(TASK, [1, 2], seed=3)
@@ -180,13 +170,12 @@ def test_no_file(tmp_path):
 
 
 @pytest.mark.parametrize("rank", [None, 16])
-@pytest.mark.parametrize("tree", [None, 7])
 @pytest.mark.parametrize("batch_size", [1, 8])
-def test_heads_that_see_the_tokens_before_theirs(batch_size, tree, rank, narrow):
+def test_heads_that_see_the_tokens_before_theirs(batch_size, rank, narrow):
     """Their proposals are of the shortlist, and what stays is greedy's."""
     model = blockwise_model(block_heads="sequential", block_output_rank=rank)
     for first in range(0, len(LENGTHS), batch_size):
         sample = tiny.random_batch(TASK, LENGTHS[first : first + batch_size], seed=first)
         greedy = decode(model, "greedy", narrow, sample)
-        ours = decode(model, "blockwise", narrow, sample, proposal_tree=tree)
+        ours = decode(model, "blockwise", narrow, sample)
         assert tokens(ours) == tokens(greedy)

@@ -1,6 +1,5 @@
 """The example of large blocks: a tiny model through all its stages."""
 
-import json
 import sys
 
 import pytest
@@ -22,7 +21,7 @@ def small(corpus, monkeypatch, caplog):
     return example_in_process.on_letters(corpus, monkeypatch, caplog, "train.en")
 
 
-KEPT = ("each head's best", "tree of 15", "top 2")
+KEPT = ("each head's best", "top 2")
 
 
 def test_all_stages(small, baseline, tmp_path, monkeypatch, capsys):
@@ -41,11 +40,6 @@ def test_all_stages(small, baseline, tmp_path, monkeypatch, capsys):
     assert table in capsys.readouterr().out + "\n"
     rows = [line.split("|")[2].strip() for line in table.splitlines() if "| k = 8 |" in line]
     assert rows == list(KEPT)
-    invocations = {}
-    for name in ("each-head's-best", "tree-of-15"):
-        lines = (tmp_path / "decoded" / name / "stats.jsonl").read_text().splitlines()
-        invocations[name] = sum(json.loads(line)["invocations"] for line in lines)
-    assert invocations["tree-of-15"] <= invocations["each-head's-best"]
     before = len(small)
     example.main()
     assert len(small) == before

@@ -4,39 +4,25 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_fastdec.network.attention import attend, sees_in_chain, sees_in_tree, visible_keys
-
-CPU = torch.device("cpu")
+from fairseq_fastdec.network.attention import attend, visible_keys
 
 
-@given(n_new=st.integers(1, 6), tokens_per_step=st.integers(1, 2))
-def test_a_token_of_a_chain_sees_its_own_step_and_those_before(n_new, tokens_per_step):
-    (sees,) = sees_in_chain(n_new, tokens_per_step, CPU).tolist()
-    for token, own in enumerate(sees):
-        assert own == [
-            other // tokens_per_step <= token // tokens_per_step for other in range(n_new)
-        ]
-
-
-@given(data=st.data(), n_new=st.integers(1, 6))
-def test_a_token_of_a_tree_sees_itself_and_its_ancestors(data, n_new):
-    parents = [data.draw(st.integers(-1, token - 1)) for token in range(n_new)]
-    (sees,) = sees_in_tree(torch.tensor([parents])).tolist()
-    for token, own in enumerate(sees):
-        path, ancestor = [], token
-        while ancestor >= 0:
-            path.append(ancestor)
-            ancestor = parents[ancestor]
-        assert [other for other, is_seen in enumerate(own) if is_seen] == sorted(path)
-
-
-def test_all_earlier_tokens_are_visible_and_nothing_behind_the_new_ones():
-    sees = sees_in_chain(2, 1, CPU)
-    visible = visible_keys(torch.tensor([0, 3]), sees, 6).long().tolist()
-    assert visible == [
-        [[1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0]],
-        [[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 0]],
-    ]
+@given(
+    lengths=st.lists(st.integers(0, 5), min_size=1, max_size=3),
+    n_steps=st.integers(1, 4),
+    tokens_per_step=st.integers(1, 2),
+)
+def test_a_token_sees_those_before_its_step_and_those_of_its_step(
+    lengths, n_steps, tokens_per_step
+):
+    n_new, n_keys = n_steps * tokens_per_step, max(lengths) + n_steps * tokens_per_step
+    visible = visible_keys(torch.tensor(lengths), n_new, n_keys, tokens_per_step).tolist()
+    for length, own in zip(lengths, visible):
+        for token, sees in enumerate(own):
+            assert sees == [
+                key < length or (key - length) // tokens_per_step <= token // tokens_per_step
+                for key in range(n_keys)
+            ]
 
 
 def test_attention_is_the_softmax_of_products_over_visible_keys():

@@ -21,9 +21,9 @@ def test_rows_hold_what_they_keep():
     assert cache.longest == 0
     cache.add(3)
     first = write(cache, torch.arange(3), 3)
-    cache.keep(torch.arange(3), torch.tensor([3, 0, 1]), None)
+    cache.keep(torch.arange(3), torch.tensor([3, 0, 1]))
     second = write(cache, torch.tensor([2, 1]), 2)
-    cache.keep(torch.tensor([2, 1]), torch.tensor([2, 1]), None)
+    cache.keep(torch.tensor([2, 1]), torch.tensor([2, 1]))
     assert cache.lengths.tolist() == [3, 1, 3] and cache.longest == 3
     keys, values = cache.read(0, torch.tensor([1, 2]), 3)
     assert torch.equal(keys[0, :1], second[1, :1])
@@ -31,22 +31,11 @@ def test_rows_hold_what_they_keep():
     assert torch.equal(values, -keys)
 
 
-def test_rows_keep_paths_of_trees():
-    cache = RowCache(1, 2, LIKE)
-    cache.add(2)
-    fed = write(cache, torch.arange(2), 4)
-    path = torch.tensor([[0, 2, 3], [0, 3, 0]])
-    cache.keep(torch.arange(2), torch.tensor([3, 2]), path)
-    keys, _ = cache.read(0, torch.arange(2), 3)
-    assert torch.equal(keys[0], fed[0, [0, 2, 3]])
-    assert torch.equal(keys[1, :2], fed[1, [0, 3]])
-
-
 def test_rows_are_selected():
     cache = RowCache(1, 2, LIKE)
     cache.add(2)
     fed = write(cache, torch.arange(2), 1)
-    cache.keep(torch.arange(2), torch.tensor([1, 1]), None)
+    cache.keep(torch.arange(2), torch.tensor([1, 1]))
     cache.select(torch.tensor([1, 0, 1]))
     keys, _ = cache.read(0, torch.arange(3), 1)
     assert torch.equal(keys, fed[[1, 0, 1]])

@@ -3,7 +3,6 @@
 import functools
 
 import pytest
-import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,10 +57,3 @@ def test_any_steps_give_the_full_forwards_probabilities(name):
         fuzz_network(NetworkReplay(network, TASK, expected, tolerance), data.draw, n_actions=8)
 
     check()
-
-
-def test_trees_are_refused():
-    network = IncrementalNetwork(build("lstm"))
-    network.encode(tiny.random_batch(TASK, [4])["net_input"])
-    with pytest.raises(ValueError, match="trees of tokens: not supported"):
-        network.step(torch.tensor([[5, 6]]), parents=torch.tensor([[-1, -1]]))

@@ -54,54 +54,6 @@ def test_any_steps_of_pairs_give_the_full_forward_logits(options, dtype, true_do
     check()
 
 
-@pytest.mark.parametrize("name", ["post-norm", "pre-norm", "learned positions", "no positions"])
-def test_each_token_of_a_tree_has_the_logits_of_its_path(name, true_double):
-    model = tiny.stir(tiny.build_model(TASK, dtype=torch.float64, **ARCHITECTURES[name]))
-
-    @settings(max_examples=5)
-    @given(st.data())
-    def check(data):
-        n_new = data.draw(st.integers(1, 6))
-        parents = [[data.draw(st.integers(-1, t - 1)) for t in range(n_new)] for _ in range(3)]
-        check_trees(model, parents)
-
-    check()
-
-
-def check_trees(model, parents):
-    """Trees behind rows of different lengths, and a token behind the paths that they keep."""
-    batch = tiny.random_batch(TASK, [3, 7, 0], seed=5)
-    network = TransformerNetwork(model)
-    network.encode(batch["net_input"])
-    before, lengths = random_targets(TASK, 3, 4), [4, 0, 2]
-    network.step(before)
-    network.keep(torch.tensor(lengths))
-    tokens = random_targets(TASK, 3, len(parents[0]), seed=1)
-    paths = [[path_to(own, token) for token in range(len(own))] for own in parents]
-
-    def error(row, logits, *behind):
-        path = torch.cat([before[row, : lengths[row]], *behind])
-        return (logits - full_logits(model, batch, path.expand(3, -1))[row, -1]).abs().max()
-
-    logits = network.scores(network.step(tokens, torch.tensor(parents)))
-    for row in range(3):
-        for token, path in enumerate(paths[row]):
-            assert error(row, logits[row, token], tokens[row, path]) < TOLERANCE[torch.float64]
-    # The path to the last token of each tree stays.
-    kept = [own[-1] for own in paths]
-    longest = max(map(len, kept))
-    padded = torch.tensor([path + [0] * (longest - len(path)) for path in kept])
-    network.keep(torch.tensor(list(map(len, kept))), padded)
-    logits = network.scores(network.step(tokens[:, :1]))
-    for row in range(3):
-        behind = (tokens[row, kept[row]], tokens[row, :1])
-        assert error(row, logits[row, 0], *behind) < TOLERANCE[torch.float64]
-
-
-def path_to(parents, token):
-    return [*path_to(parents, parents[token]), token] if token >= 0 else []
-
-
 @DTYPES
 @pytest.mark.parametrize("options", HEADS.values(), ids=HEADS)
 def test_parallel_heads(options, dtype, true_double):

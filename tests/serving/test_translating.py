@@ -7,14 +7,12 @@ import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairseq_fastdec
-from examples.common.en_de import MODEL
 from fairseq_fastdec import SentenceError, Translation
 from fairseq_fastdec.data.codec import TextCodec
 from fairseq_fastdec.serving import translating
@@ -36,7 +34,6 @@ METHODS = {
     "greedy": {"decoding": "greedy"},
     "int8": {"decoding": "greedy", "engine_precision": "int8"},
     "blockwise": {"decoding": "blockwise"},
-    "tree": {"decoding": "blockwise", "proposal_tree": 15},
     "lookahead": {"decoding": "lookahead"},
     "auto": {"decoding": "auto"},
     "jacobi": {"decoding": "jacobi"},
@@ -232,29 +229,6 @@ def test_options_are_checked_without_texts(translator, bundle):
             list(own.translate_stream([], bema=5))
         with pytest.raises(ValueError, match="bema: not an option"):
             asyncio.run(own.translate_async("", bema=5))
-
-
-@pytest.mark.parametrize("n_forced", [3, 100])
-def test_long_prefixes_join_while_others_have_trees(n_forced):
-    """A tree of 100 levels would be too deep."""
-    translator = fairseq_fastdec.load(MODEL, decoding="blockwise", proposal_tree=15, max_len_b=150)
-    recipe, tokens = translator.job(LINES[5], {})[:2]
-    other, prefix = translator.job(LINES[0], {}).tokens, np.full((1, n_forced), 50)
-
-    def found(search):
-        search.advance(10**9, 1)
-        by_id = search.finished()
-        lengths, words = by_id.outputs.lengths, by_id.outputs.tokens
-        return dict(zip(by_id.ids, np.split(words, np.cumsum(lengths)[:-1])))
-
-    search = recipe.new_search()
-    search.admit(sources=tokens[None], first_id=0, bos=recipe.bos, max_len=200)
-    search.advance(2, 1)
-    search.admit(sources=other[None], first_id=1, bos=recipe.bos, max_len=200, prefix=prefix)
-    together = found(search)
-    alone = recipe.new_search()
-    alone.admit(sources=other[None], first_id=1, bos=recipe.bos, max_len=200, prefix=prefix)
-    assert np.array_equal(together[1], found(alone)[1])
 
 
 def test_a_stream_of_sentences_that_join_no_batch(bundle):

@@ -55,7 +55,7 @@ class OracleNetwork:
         self._sentences = list(range(net_input["src_tokens"].size(0)))
         self._tokens = [[] for _ in self._sentences]
 
-    def step(self, tokens, parents=None):
+    def step(self, tokens):
         self._fed = tokens.tolist()
         answers = [
             [self._answer(sentence, own + fed[: n + 1]) for n in range(len(fed))]
@@ -66,7 +66,7 @@ class OracleNetwork:
     def _answer(self, sentence, before):
         return self._oracle.answer(sentence, before, self._max_len)
 
-    def keep(self, n, path=None):
+    def keep(self, n):
         for own, fed, count in zip(self._tokens, self._fed, n.tolist()):
             own += fed[:count]
 

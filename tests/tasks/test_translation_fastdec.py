@@ -39,17 +39,6 @@ def test_generate_gives_the_pretrained_models_translations(
     assert all(abs(own[index] - theirs[index]) < 1e-4 for index in theirs)
 
 
-def test_trees_of_proposals(corpus, blockwise, reference, tmp_path):
-    invocations = []
-    for options in ([], ["--proposal-tree", 9]):
-        path = tmp_path / f"{len(options)}.jsonl"
-        options = ["--decoding", "blockwise", "--decoding-stats", path, *options]
-        assert hypotheses(generate(corpus, blockwise, *options)) == hypotheses(reference)
-        records = map(json.loads, path.read_text().splitlines())
-        invocations.append(sum(record["invocations"] for record in records))
-    assert invocations[1] < invocations[0]
-
-
 def test_the_default_is_fairseqs_own_generator(corpus, baseline):
     printed = generate(corpus, baseline, "--beam", 3, "--nbest", 3, "--max-tokens", 100)
     stock = command_line.run(

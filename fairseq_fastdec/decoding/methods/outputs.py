@@ -44,7 +44,7 @@ class OutputBatch:
         self._invocations = torch.zeros_like(self._lengths)
         self._blocks: list[list[int]] = [[] for _ in range(n_sentences)]
         self._n_waived = 0
-        self._fed: tuple[Tensor, Optional[Tensor]] = (self._tokens[:, :0], None)
+        self._fed = self._tokens[:, :0]
 
     @property
     def n_rows(self) -> int:
@@ -91,39 +91,33 @@ class OutputBatch:
         self.keep(prefix, scores, n_forced)
         return self.without_finished(tokens.gather(1, n_forced[:, None]).squeeze(1))[0]
 
-    def step(self, tokens: Tensor, parents: Optional[Tensor] = None) -> Tensor:
+    def step(self, tokens: Tensor) -> Tensor:
         """One decoder invocation; see :meth:`~fairseq_fastdec.network.Ensemble.step`.
 
         Args:
-            tokens: int64 ``[R, T]``; parents: of trees, int64 ``[R, T]``.
+            tokens: int64 ``[R, T]``.
 
         Returns:
             features ``[R, T, C]``
         """
         self.statistics.count_step(self.n_rows)
         self._invocations[self.sentence] += 1
-        self._fed = tokens, parents
-        return self.network.step(tokens, parents)
+        self._fed = tokens
+        return self.network.step(tokens)
 
-    def log_probs(self, features: Tensor, first: int, depths: Optional[Tensor] = None) -> Tensor:
+    def log_probs(self, features: Tensor, first: int) -> Tensor:
         """Log-probabilities of p_1 after each token of the last step, under fairseq's rules.
 
         Args:
             features: ``[R, T, C]``, the result of :meth:`step`.
             first: 0 if the first fed token was the last one of each row, 1 if it was a token that
                 is not kept yet.
-            depths: for trees, int64 ``[R, T]``, the number of tokens on the path to each.
 
         Returns:
             float32 ``[R, T, V]``
         """
         log_probs = self.network.log_probs(features)
-        if depths is None:
-            limited = self.limited(log_probs, range(first, first + features.size(1)))
-        else:
-            limited = self.rules.constrain(
-                log_probs, self.lengths[:, None] + first + depths, self.max_len, self._n_waived
-            )
+        limited = self.limited(log_probs, range(first, first + features.size(1)))
         return self._without_repeated_ngrams(limited, first)
 
     def limited(self, log_probs: Tensor, offsets: Sequence[int]) -> Tensor:
@@ -139,19 +133,16 @@ class OutputBatch:
         steps = steps.expand(log_probs.shape[:-1])
         return self.rules.constrain(log_probs, steps, self.max_len, self._n_waived)
 
-    def keep(
-        self, tokens: Tensor, scores: Tensor, n: Tensor, path: Optional[Tensor] = None
-    ) -> Tensor:
-        """Keep n of the last step's tokens in the network, and append the first n of ``tokens``.
+    def keep(self, tokens: Tensor, scores: Tensor, n: Tensor) -> Tensor:
+        """Keep the last step's first n tokens in the network, and append the first n of ``tokens``.
 
         Args:
             tokens, scores, n: as for :meth:`append`.
-            path: for trees, int64 ``[R, D]``, the indices of the kept tokens among those fed.
 
         Returns:
             the result of :meth:`append`
         """
-        self.network.keep(n, path)
+        self.network.keep(n)
         return self.append(tokens, scores, n)
 
     def append(self, tokens: Tensor, scores: Tensor, n: Tensor) -> Tensor:
@@ -253,12 +244,11 @@ class OutputBatch:
         size = self.rules.no_repeat_ngram_size
         if not size:
             return log_probs
-        tokens, parents = self._fed
         for row, length in enumerate(self.lengths.tolist()):
             output = [self._bos, *self._tokens[self.sentence[row], :length].tolist()]
-            own_parents = None if parents is None else parents[row].tolist()
-            for place, path in enumerate(_paths(tokens[row].tolist(), own_parents)):
-                forbidden = forbidden_after(output + path[1 - first :], size)
+            fed = self._fed[row].tolist()
+            for place in range(len(fed)):
+                forbidden = forbidden_after(output + fed[1 - first : place + 1], size)
                 log_probs[row, place, forbidden] = -math.inf
         return log_probs
 
@@ -266,12 +256,3 @@ class OutputBatch:
 def agreeing(drafts: Tensor, answers: Tensor) -> Tensor:
     """The number of drafts before the first that differs from its answer: ``[R, T]`` to ``[R]``."""
     return drafts.eq(answers).long().cumprod(dim=1).sum(dim=1)
-
-
-def _paths(tokens: list[int], parents: Optional[list[int]]) -> list[list[int]]:
-    """For each fed token, the path of tokens that leads to it, including itself."""
-    paths: list[list[int]] = []
-    for place, token in enumerate(tokens):
-        parent = place - 1 if parents is None else parents[place]
-        paths.append([*(paths[parent] if parent >= 0 else []), token])
-    return paths

@@ -1,11 +1,10 @@
-"""The proposals of the heads p_2 ... p_k: the block that p_1 verifies.
+"""The proposals of the heads p_2 ... p_k, which p_1 verifies.
 
 The heads of Stern et al. (2018) are parallel: each predicts its token without knowing the others.
 Sequential heads read the tokens before their own, as in Hydra (Ankner et al. 2024).
 """
 
 import math
-from typing import NamedTuple, Optional
 
 import torch
 from torch import Tensor
@@ -14,23 +13,9 @@ from torch.nn.functional import pad
 from .outputs import OutputBatch
 
 
-class Proposed(NamedTuple):
-    """Blocks of tokens, each row's certain next token first.
-
-    Attributes:
-        tokens: int64 ``[R, T]``.
-        parents: for trees, int64 ``[R, T]``, the index of each token's parent; -1 for the first.
-        depths: for trees, int64 ``[R, T]``, the number of tokens on the path to each.
-    """
-
-    tokens: Tensor
-    parents: Optional[Tensor] = None
-    depths: Optional[Tensor] = None
-
-
 def chain_of(
     batch: OutputBatch, features: Tensor, next_tokens: Tensor, n_heads: int, confidence: float
-) -> Proposed:
+) -> Tensor:
     """The most probable token of each head, one after the other (section 3, predict).
 
     Args:
@@ -40,10 +25,13 @@ def chain_of(
         confidence: the least probability of a chain, by the heads' own estimate. A chain ends
             with the token that brings it below, and is padded. Sequential heads stop when the mean
             probability of the rows' chains falls below it. 0 for no limit.
+
+    Returns:
+        int64 ``[R, N]``, padded
     """
     network, chain = batch.network, [next_tokens[:, None]]
     if n_heads == 1:
-        return Proposed(chain[0])
+        return chain[0][:, :0]
     if not network.has_sequential_heads:
         log_probs = batch.limited(network.head_log_probs(features, n_heads), range(1, n_heads))
         scores, proposals = _best(log_probs, batch.rules.eos)
@@ -61,7 +49,7 @@ def chain_of(
         proposals = torch.cat(chain[1:], dim=1)
     before = pad(scores, (1, -1)).cumsum(dim=1)
     goes_on = before.ne(-math.inf) & before.exp().ge(confidence)
-    return Proposed(torch.cat([chain[0], proposals.masked_fill(~goes_on, batch.rules.pad)], dim=1))
+    return proposals.masked_fill(~goes_on, batch.rules.pad)
 
 
 def _best(log_probs: Tensor, eos: int) -> tuple[Tensor, Tensor]:

@@ -71,9 +71,9 @@ void BeamSearch::expand() {
   const BeamRows rows = beams.rows();
   const int64_t first = decoder.n_rows() - rows.n_rows;
   clock.count(counters.seconds.search);
-  decoder.step(beams.next_tokens(), even_begins(rows.n_rows, 1), nullptr, first);
+  decoder.step(beams.next_tokens(), even_begins(rows.n_rows, 1), first);
   clock.count(counters.seconds.decoder);
-  for (int64_t row = first; row < decoder.n_rows(); ++row) decoder.keep(row, 1, nullptr);
+  for (int64_t row = first; row < decoder.n_rows(); ++row) decoder.keep(row, 1);
   ++counters.decoder_invocations;
   counters.row_invocations += rows.n_rows;
   counters.beam_steps += rows.n_beams;

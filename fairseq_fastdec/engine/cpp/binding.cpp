@@ -660,9 +660,6 @@ std::unique_ptr<Checked<Search>> block_search(const GivenModels &given, const Ru
   if (proposals.n_heads > 1) check_heads(models, proposals.n_heads);
   require(proposals.window >= 1, "proposals: window must be at least 1");
   require(!proposals.by_time || !acceptance.asks(), "proposals: by_time needs exact acceptance");
-  require(!proposals.n_in_tree || std::min(proposals.n_heads, 1 + proposals.n_in_tree) <=
-                                      MAX_TREE_DEPTH,
-          "proposals: trees must have at most " + std::to_string(MAX_TREE_DEPTH) + " levels");
   check_drafts(proposals.drafts, models);
   require(acceptance.kind != Acceptance::DISTANCE ||
               int64_t(acceptance.values.size()) == first.output.outputs,
@@ -945,12 +942,12 @@ PYBIND11_MODULE(_engine, module) {
            py::arg("replaces_answers") = false,
            py::arg("target_types") = std::vector<int64_t>());
   py::class_<Proposals>(module, "Proposals")
-      .def(py::init([](int64_t n_heads, int64_t n_in_tree, float confidence, bool by_time,
-                       int64_t window, const DraftOptions &drafts) {
-             return Proposals{n_heads, n_in_tree, confidence, by_time, window, drafts};
+      .def(py::init([](int64_t n_heads, float confidence, bool by_time, int64_t window,
+                       const DraftOptions &drafts) {
+             return Proposals{n_heads, confidence, by_time, window, drafts};
            }),
-           py::arg("n_heads") = 1, py::arg("n_in_tree") = 0, py::arg("confidence") = 0.0f,
-           py::arg("by_time") = false, py::arg("window") = 1, py::arg("drafts") = DraftOptions());
+           py::arg("n_heads") = 1, py::arg("confidence") = 0.0f, py::arg("by_time") = false,
+           py::arg("window") = 1, py::arg("drafts") = DraftOptions());
   py::class_<Counts>(module, "Counts")
       .def_readonly("encoder_invocations", &Counts::encoder_invocations)
       .def_readonly("decoder_invocations", &Counts::decoder_invocations)

@@ -8,7 +8,6 @@ BlockSearch::BlockSearch(Models models, BlockOptions options)
              options.capacity),
       acceptance(std::move(options.acceptance)),
       drafter(make_drafter(*models[0], rules, outputs, options.proposals)),
-      grows_trees(options.proposals.n_in_tree > 0),
       decides_by_time(options.proposals.by_time),
       states(models.size()) {
   counters.accepted.assign(drafter->n_proposing(), 0);
@@ -46,34 +45,30 @@ void BlockSearch::step() {
 // Section 3: predict.
 void BlockSearch::propose() {
   // Given drafts take precedence; the drafter proposes for the other rows.
-  bool asks_drafter = false, has_chains = false;
-  std::vector<std::vector<int64_t>> chains(rows.size());
+  bool asks_drafter = false;
+  Blocks blocks(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     Row &row = rows[i];
-    chains[i] = row.is_new ? opening_of(row) : std::vector<int64_t>{row.next_token};
-    given.append(row, chains[i]);
+    blocks[i] = row.is_new ? opening_of(row) : std::vector<int64_t>{row.next_token};
+    given.append(row, blocks[i]);
   }
-  given.shorten(rows, chains);
-  // Beside trees, a long chain, such as the prefix of a new row, would be a tree that is too deep.
-  if (grows_trees && std::any_of(chains.begin(), chains.end(), [](const auto &chain) {
-        return int64_t(chain.size()) > MAX_TREE_DEPTH;
-      }))
-    proposes = false;
+  given.shorten(rows, blocks);
+  const auto is_drafters = [&](const Row &row) {
+    return proposes && !row.is_new && !row.n_drafted;
+  };
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].is_new && !rows[i].n_drafted) drafter->propose_behind(rows[i], chains[i]);
-    const bool is_drafters = proposes && !rows[i].is_new && !rows[i].n_drafted;
-    if (is_drafters) chains[i].clear();
-    asks_drafter |= is_drafters, has_chains |= !is_drafters;
+    if (rows[i].is_new && !rows[i].n_drafted) drafter->propose_behind(rows[i], blocks[i]);
+    asks_drafter |= is_drafters(rows[i]);
   }
   if (asks_drafter) {
     clock.count(counters.seconds.search);
-    drafter->propose(decoder, rows, states, feed);
+    Blocks proposed = drafter->propose(decoder, rows, states);
     // The time of guesses without heads counts as search.
     if (drafter->n_proposing()) clock.count(counters.seconds.heads);
-    if (has_chains) feed.replace(chains);
-  } else {
-    feed.take(chains);
+    for (size_t i = 0; i < rows.size(); ++i)
+      if (is_drafters(rows[i])) blocks[i] = std::move(proposed[i]);
   }
+  feed.take(blocks);
   for (size_t row = 0; row < rows.size(); ++row) {
     if (!rows[row].is_new) continue;
     feed.n_known[row] = 1;
@@ -83,38 +78,25 @@ void BlockSearch::propose() {
 
 bool BlockSearch::is_good(int64_t row, int64_t number) const {
   if (number < feed.n_certain[row]) return true;
-  const int64_t at = place(row, number, nullptr);
+  const int64_t at = place(row, number);
   const float nth_best = acceptance.asks() ? answers.nth_best[at - 1] : 0;
   return acceptance.accepts(feed.tokens[at], number,
                             {answers.tokens[at - 1], answers.asked_scores[at - 1], nth_best});
 }
 
-int64_t BlockSearch::accept_chain(int64_t row) const {
+int64_t BlockSearch::accept(int64_t row) const {
   int64_t n = 1;
   while (n < feed.size(row) && is_good(row, n)) ++n;
-  return n;
-}
-
-int64_t BlockSearch::accept_path(int64_t row, int64_t *path) const {
-  const int64_t first = feed.begins[row];
-  int64_t n = 1, last = 0;
-  path[0] = 0;
-  // Siblings differ, so at most one child matches; and children have larger indices.
-  for (int64_t i = 1; i < feed.size(row); ++i)
-    if (feed.parents[first + i] == last && feed.tokens[first + i] == answers.tokens[first + last])
-      path[n++] = last = i;
   return n;
 }
 
 // Section 3: verify and accept. Section 4: the verification predicts for the next step.
 bool BlockSearch::keep(int64_t i) {
   Row &row = rows[i];
-  std::vector<int64_t> memory(feed.size(i));
-  int64_t *const path = feed.has_trees && !row.is_new ? memory.data() : nullptr;
-  const int64_t n_accepted = path ? accept_path(i, path) : accept_chain(i);
-  decoder.keep(i, n_accepted, path);
+  const int64_t n_accepted = accept(i);
+  decoder.keep(i, n_accepted);
   const int64_t n_before = row.length();
-  const int64_t n_taken = append_block(i, feed.n_known[i], n_accepted, path);
+  const int64_t n_taken = append_block(i, feed.n_known[i], n_accepted);
   bool ends = n_taken && row.context.back() == rules.eos;
   if (n_taken) row.blocks.push_back(n_taken);
   if (row.n_drafted) {
@@ -127,7 +109,7 @@ bool BlockSearch::keep(int64_t i) {
     for (int64_t head = 0; head < std::min(n_taken - 1, n_heads); ++head)
       ++counters.accepted[head];
   }
-  const int64_t last = place(i, n_accepted - 1, path);
+  const int64_t last = place(i, n_accepted - 1);
   row.next_token = answers.tokens[last], row.next_score = answers.scores[last];
   if (!ends && row.next_token == rules.eos) {
     ends = append(row, row.next_token, row.next_score);
@@ -136,10 +118,8 @@ bool BlockSearch::keep(int64_t i) {
   n_appended += row.length() - n_before;
   if (ends) return true;
   // The answers after rejected proposals are guesses for the tokens after the next one.
-  row.answers.clear();
-  if (!path)
-    row.answers.assign(answers.tokens.begin() + last + 1,
-                       answers.tokens.begin() + feed.begins[i + 1]);
+  row.answers.assign(answers.tokens.begin() + last + 1,
+                     answers.tokens.begin() + feed.begins[i + 1]);
   drafter->learn(row);
   for (int64_t member = 0; member < decoder.n_models(); ++member)
     std::copy_n(decoder.features(member) + last * dim(member), dim(member),

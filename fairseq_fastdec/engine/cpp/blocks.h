@@ -36,14 +36,12 @@ class BlockSearch : public Search {
 
  private:
   // The number of tokens of a row's block that are accepted.
-  int64_t accept_chain(int64_t row) const;
-  int64_t accept_path(int64_t row, int64_t *path) const;
+  int64_t accept(int64_t row) const;
   bool is_good(int64_t row, int64_t number) const;
   int64_t dim(int64_t member) const { return decoder.model(member).decoder.dim; }
 
   const Acceptance acceptance;
   std::unique_ptr<Drafter> drafter;
-  const bool grows_trees;
   GivenDrafts given;
   const bool decides_by_time;
   std::map<int64_t, ProposalTimes> times;  // by the number of threads

@@ -80,17 +80,6 @@ void KeyValueCache::copy(const std::vector<int64_t> &origins, int64_t length, in
   run(move);
 }
 
-void KeyValueCache::keep_path(int64_t slot, int64_t length, const int64_t *path, int64_t n) {
-  // Paths are ascending, so no token is overwritten before it is moved.
-  const int64_t size = head_dim * bytes_of_number();
-  for (int64_t part = 0; part < n_parts(); ++part)
-    for (int64_t head = 0; head < n_heads; ++head)
-      for (int64_t i = 0; i < n; ++i)
-        if (path[i] > i)
-          std::memcpy(at(cache, part, slot, head, length + i),
-                      at(cache, part, slot, head, length + path[i]), size);
-}
-
 Decoder::Member::Member(const PreparedModel &model)
     : rows(model.decoder, model.rounds_keys), sources(model.decoder, model.rounds_keys), step() {
   step.model = model.decoder;
@@ -236,8 +225,7 @@ void Decoder::reserve_rows(int64_t length) {
     member.rows.reserve(n_slots, std::max(length, FIRST_LENGTH), used);
 }
 
-void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins,
-                   const int64_t *parents, int64_t n_resting) {
+void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins, int64_t n_resting) {
   int64_t longest = 0;
   for (int64_t row = n_resting; row < n_rows(); ++row) {
     const int64_t number = row - n_resting;
@@ -250,7 +238,7 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins,
     task.n_threads = own_threads, task.rows = member.rows.cache;
     set_rows(number, n_resting, task);
     task.row_slots = row_slots.data() + n_resting;
-    task.begins = begins.data(), task.tokens = tokens, task.parents = parents;
+    task.begins = begins.data(), task.tokens = tokens;
     task.features = member.features.reserve(task.n() * task.model.dim);
     run(task, member.scratch);
   }
@@ -262,12 +250,6 @@ void Decoder::set_rows(int64_t member, int64_t n_resting, Step &task) {
   const std::vector<int64_t> &lengths = members[member].source_lengths;
   task.sources = members[member].sources.cache;
   task.n_sources = int64_t(lengths.size()), task.source_lengths = lengths.data();
-}
-
-void Decoder::keep(int64_t row, int64_t n, const int64_t *path) {
-  if (path)
-    for (Member &member : members) member.rows.keep_path(row_slots[row], past[row], path, n);
-  past[row] += n;
 }
 
 void Decoder::remove(int64_t row) {

@@ -31,8 +31,6 @@ class KeyValueCache {
   void write(int64_t slot, int64_t first, const float *keys_values, int64_t n);
   // Slot i becomes a copy of the first `length` tokens of slot origins[i].
   void copy(const std::vector<int64_t> &origins, int64_t length, int64_t n_threads);
-  // Moves the tokens at path[n] of a tree to the end of a slot.
-  void keep_path(int64_t slot, int64_t length, const int64_t *path, int64_t n);
 
   Cache cache = {};
 
@@ -63,17 +61,14 @@ class Decoder {
 
   // Feeds new tokens to the rows, n in total.
   //   begins: [n_rows + 1], the index of each row's first new token, and n
-  //   parents: for trees, [n], the parent of each token in its row; -1: the row's last token; null:
-  //     chains
   //   n_resting: the number of first rows that are not fed; the arrays begin with the other rows
-  void step(const int64_t *tokens, const std::vector<int64_t> &begins, const int64_t *parents,
-            int64_t n_resting = 0);
+  void step(const int64_t *tokens, const std::vector<int64_t> &begins, int64_t n_resting = 0);
 
   // [n, dim] of the last step's n tokens.
   float *features(int64_t member) { return members[member].features.data(); }
 
-  // Keeps the first n tokens that were fed to a row; in a tree, those at path[n].
-  void keep(int64_t row, int64_t n, const int64_t *path);
+  // Keeps the first n tokens that were fed to a row.
+  void keep(int64_t row, int64_t n) { past[row] += n; }
   // Removes a row; the last row takes its place.
   void remove(int64_t row);
   // Row i becomes a copy of row origins[i]. Rows may be dropped, reordered and duplicated; sources

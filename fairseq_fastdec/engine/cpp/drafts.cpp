@@ -4,9 +4,6 @@ namespace fastdec {
 
 namespace {
 
-// The maximum number of paths of a row's tree that sequential heads extend to the next level.
-constexpr int64_t MOST_EXPANDED = 4;
-
 // The limits of ends at n_steps steps after each row's next token: [n_rows, n_steps], or [n_steps,
 // n_rows] if by_step.
 EndLimits ends_behind(const std::vector<Row> &rows, const Rules &rules, int64_t n_steps,
@@ -34,13 +31,13 @@ class Guesses : public Drafter {
   Guesses(const Rules &rules, const Proposals &proposals)
       : pad(rules.pad), window(proposals.window), guesser(proposals.drafts, rules.pad) {}
 
-  void propose(Decoder &, const std::vector<Row> &rows, const States &, Feed &feed) override {
-    std::vector<std::vector<int64_t>> blocks;
+  Blocks propose(Decoder &, const std::vector<Row> &rows, const States &) override {
+    Blocks blocks;
     for (const Row &row : rows) {
       blocks.push_back({row.next_token});
       append_guesses(row, row.answers, blocks.back());
     }
-    feed.take(blocks);
+    return blocks;
   }
 
   void propose_behind(const Row &row, std::vector<int64_t> &block) override {
@@ -94,18 +91,11 @@ class HeadDrafter : public Drafter {
   int64_t n_proposing() const override { return n_steps; }
 
  protected:
-  // The number of a head's best tokens that are used: a tree needs at most as many as it has
-  // proposals.
-  int64_t n_ranked() const {
-    return std::clamp<int64_t>(proposals.n_in_tree, 1, layer.n_outputs());
-  }
-
   // Sets the rules of a choice at n states, and the memory for its results.
   void prepare(Choice &best, int64_t n) {
     layer.restrict(best);
-    best.n = n, best.n_best = n_ranked();
-    best.scores = ranked_scores.reserve(n * best.n_best);
-    best.tokens = ranked_tokens.reserve(n * best.n_best);
+    best.n = n, best.n_best = 1;
+    best.scores = chosen_scores.reserve(n), best.tokens = chosen_tokens.reserve(n);
   }
 
   // The choice of the best tokens of n states of one model, in one pass over its output layer.
@@ -113,7 +103,7 @@ class HeadDrafter : public Drafter {
     BestTokens best = {};
     best.linear = layer.linear();
     best.n_threads = decoder.n_threads(), best.temperature = rules.temperature;
-    best.normalize = proposals.n_in_tree || proposals.confidence > 0;
+    best.normalize = proposals.confidence > 0;
     prepare(best, n);
     return best;
   }
@@ -132,30 +122,24 @@ class HeadDrafter : public Drafter {
     return best;
   }
 
-  void make_room_for_trees(int64_t n_rows, Feed &feed) {
-    const int64_t n = n_rows * (1 + proposals.n_in_tree);
-    feed.tokens.resize(n), feed.parents.resize(n), feed.depths.resize(n);
-    feed.begins.resize(n_rows + 1);
-  }
-
   // Each row's next token, and of its n_steps proposals the first lengths[row].
-  void take_chains(const std::vector<Row> &rows, const int64_t *chains,
-                   const std::vector<int64_t> &lengths, Feed &feed) const {
-    std::vector<std::vector<int64_t>> blocks;
+  Blocks blocks_of(const std::vector<Row> &rows, const int64_t *chains,
+                   const std::vector<int64_t> &lengths) const {
+    Blocks blocks;
     for (size_t row = 0; row < rows.size(); ++row, chains += n_steps) {
       blocks.push_back({rows[row].next_token});
       blocks.back().insert(blocks.back().end(), chains, chains + lengths[row]);
     }
-    feed.take(blocks);
+    return blocks;
   }
 
   const Rules &rules;
   const OutputLayers &layers;
   const OutputLayer &layer;  // the first model's; those of all models have the same outputs
   const Proposals proposals;
-  const int64_t n_steps;  // the proposals of a chain, or the levels of a tree
-  Buffer<float> scratch, choice_scratch, product_scratch, ranked_scores, path_scores, logits;
-  Buffer<int64_t> ranked_tokens;
+  const int64_t n_steps;  // the proposals of a chain
+  Buffer<float> scratch, choice_scratch, product_scratch, chosen_scores, chain_scores, logits;
+  Buffer<int64_t> chosen_tokens;
 };
 
 // Parallel heads, which are independent of each other (section 6).
@@ -163,8 +147,7 @@ class ParallelHeads : public HeadDrafter {
  public:
   using HeadDrafter::HeadDrafter;
 
-  void propose(Decoder &decoder, const std::vector<Row> &rows, const States &states,
-               Feed &feed) override {
+  Blocks propose(Decoder &decoder, const std::vector<Row> &rows, const States &states) override {
     const int64_t n_rows = int64_t(rows.size()), n = n_rows * n_steps;
     const EndLimits ends = ends_behind(rows, rules, n_steps, false);
     if (decoder.n_models() == 1) {
@@ -183,10 +166,7 @@ class ParallelHeads : public HeadDrafter {
       best.no_end = ends.no_end_or_null(), best.only_end = ends.only_end_or_null();
       run(best, choice_scratch);
     }
-    if (proposals.n_in_tree)
-      grow_trees(rows, feed);
-    else
-      take_chains(rows, ranked_tokens.data(), lengths_of(n_rows), feed);
+    return blocks_of(rows, chosen_tokens.data(), lengths_of(n_rows));
   }
 
  private:
@@ -196,8 +176,8 @@ class ParallelHeads : public HeadDrafter {
     for (int64_t row = 0; row < n_rows; ++row) {
       float score = 0;
       for (int64_t at = row * n_steps; at < (row + 1) * n_steps; ++at)
-        prolong(lengths[row], score, proposals.confidence, ranked_scores[at],
-                ranked_tokens[at] == rules.eos);
+        prolong(lengths[row], score, proposals.confidence, chosen_scores[at],
+                chosen_tokens[at] == rules.eos);
     }
     return lengths;
   }
@@ -212,22 +192,6 @@ class ParallelHeads : public HeadDrafter {
     return heads.y;
   }
 
-  void grow_trees(const std::vector<Row> &rows, Feed &feed) {
-    const int64_t n_rows = int64_t(rows.size());
-    const std::vector<int64_t> roots = next_tokens_of(rows);
-    make_room_for_trees(n_rows, feed);
-    Trees trees = {};
-    trees.n_rows = n_rows, trees.n_heads = n_steps, trees.n_best = n_ranked();
-    trees.n_proposals = proposals.n_in_tree, trees.eos = rules.eos;
-    trees.confidence = proposals.confidence;
-    trees.roots = roots.data();
-    trees.scores = ranked_scores.data(), trees.ranked = ranked_tokens.data();
-    trees.begins = feed.begins.data(), trees.tokens = feed.tokens.data();
-    trees.parents = feed.parents.data(), trees.depths = feed.depths.data();
-    run(trees);
-    feed.take_trees();
-  }
-
   Buffer<float> outputs;
 };
 
@@ -236,26 +200,21 @@ class SequentialHeads : public HeadDrafter {
  public:
   using HeadDrafter::HeadDrafter;
 
-  void propose(Decoder &decoder, const std::vector<Row> &rows, const States &states,
-               Feed &feed) override {
+  Blocks propose(Decoder &decoder, const std::vector<Row> &rows, const States &states) override {
     const EndLimits ends = ends_behind(rows, rules, n_steps, true);
-    if (proposals.n_in_tree)
-      grow_trees(decoder, rows, states, ends, feed);
-    else if (decoder.n_models() == 1)
-      draft_at_once(decoder, rows, states, ends, feed);
-    else
-      draft_together(decoder, rows, states, ends, feed);
+    return decoder.n_models() == 1 ? draft_at_once(decoder, rows, states, ends)
+                                   : draft_together(decoder, rows, states, ends);
   }
 
  private:
-  // The tasks of each model's heads, for at most `width` states per row.
-  std::vector<Draft> drafts_of(Decoder &decoder, const States &states, int64_t width) {
-    const int64_t n = decoder.n_rows() * width;
+  // The tasks of each model's heads.
+  std::vector<Draft> drafts_of(Decoder &decoder, const States &states) {
+    const int64_t n = decoder.n_rows();
     int64_t most = 0;
     for (int64_t member = 0; member < decoder.n_models(); ++member)
       most = std::max(most, decoder.model(member).decoder.dim);
     outputs.reserve(n * most);
-    begins = even_begins(decoder.n_rows(), 1);
+    begins = even_begins(n, 1);
     drafted_states.resize(decoder.n_models());
     std::vector<Draft> drafts;
     for (int64_t member = 0; member < decoder.n_models(); ++member) {
@@ -276,18 +235,18 @@ class SequentialHeads : public HeadDrafter {
     DraftChains chains = {};
     chains.n_steps = n_steps, chains.confidence = proposals.confidence;
     chains.proposals = found.reserve(n_rows * n_steps);
-    chains.path_scores = path_scores.reserve(n_rows);
-    std::fill_n(chains.path_scores, n_rows, 0.0f);
+    chains.scores = chain_scores.reserve(n_rows);
+    std::fill_n(chains.scores, n_rows, 0.0f);
     lengths.assign(n_rows, 0);
     chains.lengths = lengths.data();
     return chains;
   }
 
   // Computes the chains of one model in one call.
-  void draft_at_once(Decoder &decoder, const std::vector<Row> &rows, const States &states,
-                     const EndLimits &ends, Feed &feed) {
+  Blocks draft_at_once(Decoder &decoder, const std::vector<Row> &rows, const States &states,
+                       const EndLimits &ends) {
     const int64_t n_rows = int64_t(rows.size());
-    std::vector<Draft> drafts = drafts_of(decoder, states, 1);
+    std::vector<Draft> drafts = drafts_of(decoder, states);
     BestTokens best = best_tokens(decoder, n_rows);
     best.x = outputs.data();
     const std::vector<int64_t> next = next_tokens_of(rows);
@@ -296,14 +255,14 @@ class SequentialHeads : public HeadDrafter {
     chains.next_tokens = next.data();
     chains.no_end = ends.no_end_or_null(), chains.only_end = ends.only_end_or_null();
     run(chains, scratch, choice_scratch);
-    take_chains(rows, chains.proposals, lengths, feed);
+    return blocks_of(rows, chains.proposals, lengths);
   }
 
   // Computes the chains of several models, which read the same tokens.
-  void draft_together(Decoder &decoder, const std::vector<Row> &rows, const States &states,
-                      const EndLimits &ends, Feed &feed) {
+  Blocks draft_together(Decoder &decoder, const std::vector<Row> &rows, const States &states,
+                        const EndLimits &ends) {
     const int64_t n_rows = int64_t(rows.size());
-    std::vector<Draft> drafts = drafts_of(decoder, states, 1);
+    std::vector<Draft> drafts = drafts_of(decoder, states);
     std::vector<Product> logits_of = products(decoder, n_rows);
     TopK best = ranking(decoder, n_rows, logits_of);
     const std::vector<int64_t> next = next_tokens_of(rows);
@@ -324,41 +283,14 @@ class SequentialHeads : public HeadDrafter {
       run(best, choice_scratch);
       go_on = prolong_chains(chains, best, step);
     }
-    take_chains(rows, chains.proposals, lengths, feed);
-  }
-
-  void grow_trees(Decoder &decoder, const std::vector<Row> &rows, const States &states,
-                  const EndLimits &ends, Feed &feed) {
-    const int64_t n_rows = int64_t(rows.size()), n = n_rows * MOST_EXPANDED;
-    std::vector<Draft> drafts = drafts_of(decoder, states, MOST_EXPANDED);
-    std::vector<Product> logits_of = products(decoder, n);
-    for (Product &product : logits_of) product.x = outputs.data();
-    TopK best = ranking(decoder, n, logits_of);
-    const std::vector<int64_t> roots = next_tokens_of(rows);
-    make_room_for_trees(n_rows, feed);
-    DraftTrees trees = {};
-    trees.draft = drafts.data(), trees.product = logits_of.data(), trees.best = &best;
-    trees.n_members = decoder.n_models(), trees.n_levels = n_steps;
-    trees.n_proposals = proposals.n_in_tree;
-    trees.width = MOST_EXPANDED, trees.eos = rules.eos;
-    trees.temperature = rules.temperature;
-    trees.confidence = proposals.confidence;
-    trees.no_end = ends.no_end_or_null(), trees.only_end = ends.only_end_or_null();
-    trees.flags = tree_flags.reserve(2 * n);
-    trees.states = tree_states.reserve(outputs.size());
-    trees.roots = roots.data();
-    trees.begins = feed.begins.data(), trees.tokens = feed.tokens.data();
-    trees.parents = feed.parents.data(), trees.depths = feed.depths.data();
-    run(trees, scratch, product_scratch, choice_scratch);
-    feed.take_trees();
+    return blocks_of(rows, chains.proposals, lengths);
   }
 
   std::vector<int64_t> begins;
   std::vector<Buffer<float>> drafted_states;  // of each model
-  Buffer<float> outputs, tree_states;
+  Buffer<float> outputs;
   Buffer<int64_t> found;
   std::vector<int64_t> lengths;  // of chains
-  Buffer<uint8_t> tree_flags;
 };
 
 }  // namespace

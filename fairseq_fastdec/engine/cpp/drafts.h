@@ -1,5 +1,5 @@
-// Proposals for the tokens after each row's next token: by prediction heads, as chains or trees, or
-// by guesses without a model.
+// Proposals for the tokens after each row's next token: by prediction heads, or by guesses without
+// a model.
 
 #pragma once
 
@@ -14,9 +14,8 @@ namespace fastdec {
 
 // Where proposals come from.
 struct Proposals {
-  int64_t n_heads = 1;    // the number of heads, including p_1; 1: no proposals of heads
-  int64_t n_in_tree = 0;  // the maximum number of proposals of a tree; 0: chains
-  // Chains and paths of trees end with the token that makes them less probable than this.
+  int64_t n_heads = 1;  // the number of heads, including p_1; 1: no proposals of heads
+  // Chains end with the token that makes them less probable than this.
   float confidence = 0;
   // No proposals while they make decoding slower, see proposal_times.h.
   bool by_time = false;
@@ -28,13 +27,15 @@ struct Proposals {
 // The features of p_1 at each row's last token, [n_rows, dim] for each model.
 using States = std::vector<std::vector<float>>;
 
+// The tokens of each row's block.
+using Blocks = std::vector<std::vector<int64_t>>;
+
 // Proposes tokens. Not thread-safe.
 class Drafter {
  public:
   virtual ~Drafter() = default;
-  // Writes blocks that begin with the rows' next tokens; those of new rows are ignored.
-  virtual void propose(Decoder &decoder, const std::vector<Row> &rows, const States &states,
-                       Feed &feed) = 0;
+  // The rows' next tokens, each followed by proposals; those of new rows are ignored.
+  virtual Blocks propose(Decoder &decoder, const std::vector<Row> &rows, const States &states) = 0;
   // Appends proposals to the first block of a new row.
   virtual void propose_behind(const Row &, std::vector<int64_t> &) {}
   // Called when a row has a new certain next token.

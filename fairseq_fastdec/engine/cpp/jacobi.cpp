@@ -46,7 +46,7 @@ bool JacobiSearch::keep(int64_t i) {
   Row &row = rows[i];
   // A prefix is kept first; the answers of the window begin after its last token.
   const int64_t n_certain = feed.n_certain[i], first = feed.begins[i] + n_certain - 1;
-  const int64_t n_forced = append_block(i, 1, n_certain, nullptr);
+  const int64_t n_forced = append_block(i, 1, n_certain);
   if (n_forced) row.blocks.push_back(n_forced);
   if (n_forced && row.context.back() == rules.eos) return true;
   const int64_t reach = feed.size(i) - n_certain + 1, window = window_of(row, 0);
@@ -57,7 +57,7 @@ bool JacobiSearch::keep(int64_t i) {
   const bool has_eos = std::find(newest, newest + n_settled, rules.eos) != newest + n_settled;
   const bool is_done = n_settled == window || (has_eos && options.ends_inside_blocks);
   const int64_t n_kept = is_done ? n_settled : 0;
-  decoder.keep(i, n_certain - 1 + n_kept, nullptr);
+  decoder.keep(i, n_certain - 1 + n_kept);
   int64_t n_taken = 0;
   bool ends = false;
   for (; n_taken < n_kept && !ends; ++n_taken)

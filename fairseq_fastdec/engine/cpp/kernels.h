@@ -40,11 +40,6 @@ void run(Draft &task, Buffer<float> &scratch);
 // Runs sequential heads step by step.
 void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice);
 
-// Build trees of proposals.
-void run(Trees &task);
-void run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
-            Buffer<float> &of_choice);
-
 // Copies rows of a cache to other slots.
 void run(Move &task);
 

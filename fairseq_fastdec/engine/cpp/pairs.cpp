@@ -52,9 +52,9 @@ void PairSearch::expand() {
     own.expansions += int64_t(own.entries.size());
   }
   clock.count(counters.seconds.search);
-  decoder.step(tokens.data(), even_begins(decoder.n_rows(), 2), nullptr);
+  decoder.step(tokens.data(), even_begins(decoder.n_rows(), 2));
   clock.count(counters.seconds.decoder);
-  for (int64_t row = 0; row < decoder.n_rows(); ++row) decoder.keep(row, 2, nullptr);
+  for (int64_t row = 0; row < decoder.n_rows(); ++row) decoder.keep(row, 2);
   ++counters.decoder_invocations;
   counters.row_invocations += decoder.n_rows();
   counters.beam_steps += int64_t(beams.size());

@@ -70,28 +70,12 @@ struct Feed {
   std::vector<int64_t> tokens;        // [n]
   std::vector<int64_t> n_known;    // [n_rows], the number of first tokens that the context has
   std::vector<int64_t> n_certain;  // [n_rows], the number of first tokens that are not verified
-  std::vector<int64_t> parents, depths;  // [n], for trees
-  bool has_trees = false;
 
-  // Sets one chain for each row.
-  void take(const std::vector<std::vector<int64_t>> &chains);
-  // Uses the trees in the vectors, whose roots are the rows' next tokens.
-  void take_trees();
-  // Replaces the blocks of rows by chains; an empty chain leaves the block as it is.
-  void replace(const std::vector<std::vector<int64_t>> &chains);
+  // Sets the block of each row, whose first token is certain, but not known.
+  void take(const std::vector<std::vector<int64_t>> &blocks);
 
   int64_t n() const { return begins.back(); }
-  int64_t n_rows() const { return int64_t(begins.size()) - 1; }
   int64_t size(int64_t row) const { return begins[row + 1] - begins[row]; }
-  // The number of tokens before a token on its path in the block.
-  int64_t depth(int64_t row, int64_t number) const {
-    return has_trees ? depths[begins[row] + number] : number;
-  }
-  // Appends the path to a token, including the token, without the known tokens of its block.
-  void append_path(int64_t row, int64_t number, std::vector<int64_t> &to) const;
-
- private:
-  void assume_nothing_known();
 };
 
 }  // namespace fastdec

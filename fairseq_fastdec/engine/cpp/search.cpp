@@ -21,7 +21,7 @@ void Search::begin(Request request) {
 void Search::step() {
   propose();
   clock.count(counters.seconds.search);
-  decoder.step(feed.tokens.data(), feed.begins, feed.has_trees ? feed.parents.data() : nullptr);
+  decoder.step(feed.tokens.data(), feed.begins);
   clock.count(counters.seconds.decoder);
   ++counters.decoder_invocations;
   counters.row_invocations += int64_t(rows.size());
@@ -50,34 +50,35 @@ void Search::restrict() {
   for (int64_t i = 0; i < int64_t(rows.size()); ++i) {
     const Row &row = rows[i];
     for (int64_t number = 0; number < feed.size(i); ++number) {
-      const int64_t at = place(i, number, nullptr);
-      const int64_t step = row.length() + feed.depth(i, number) + 1 - feed.n_known[i];
+      const int64_t at = place(i, number);
+      const int64_t step = row.length() + number + 1 - feed.n_known[i];
       limits.ends.set(at, rules, step, row.request);
       const bool is_last = number + 1 == feed.size(i);
       const bool is_forced = number + 1 < feed.n_certain[i];
       if (is_forced || (asks() && !is_last)) answers.asked[at] = feed.tokens[at + 1];
       // A prefix may repeat n-grams.
       if (rules.no_repeat_ngram && !is_forced) {
+        const auto block = feed.tokens.begin() + feed.begins[i];
         context = row.context;
-        feed.append_path(i, number, context);
+        context.insert(context.end(), block + feed.n_known[i], block + number + 1);
         limits.forbid_repeats(at, rules, context);
       }
     }
   }
 }
 
-int64_t Search::append_block(int64_t i, int64_t first, int64_t last, const int64_t *path) {
+int64_t Search::append_block(int64_t i, int64_t first, int64_t last) {
   Row &row = rows[i];
   int64_t n = 0;
   for (int64_t number = first; number < last; ++number) {
     float score = row.next_score;
     if (number) {
-      const int64_t before = place(i, number - 1, path);
+      const int64_t before = place(i, number - 1);
       const bool was_asked = answers.asked[before] >= 0;
       score = was_asked ? answers.asked_scores[before] : answers.scores[before];
     }
     ++n;
-    if (append(row, feed.tokens[place(i, number, path)], score)) break;
+    if (append(row, feed.tokens[place(i, number)], score)) break;
   }
   return n;
 }

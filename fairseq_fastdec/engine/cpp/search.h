@@ -29,13 +29,11 @@ class Search : public Loop<Request, Translation, BlockCounts> {
   std::vector<int64_t> opening_of(const Row &row) const;
   // Appends the tokens [first, last) of a row's block to the output, up to EOS; returns their
   // number.
-  //   path: their indices in a tree; null in chains
-  int64_t append_block(int64_t row, int64_t first, int64_t last, const int64_t *path);
+  int64_t append_block(int64_t row, int64_t first, int64_t last);
   // Appends a token; returns whether it ends the sentence.
   bool append(Row &row, int64_t token, float score);
-  int64_t place(int64_t row, int64_t number, const int64_t *path) const {
-    return feed.begins[row] + (path ? path[number] : number);
-  }
+  // The index of a token of a row's block in the step.
+  int64_t place(int64_t row, int64_t number) const { return feed.begins[row] + number; }
 
   std::vector<Row> rows;
   Feed feed;

@@ -43,7 +43,6 @@ METHODS = {
     "top 2, minimum block": dict(
         decoding="blockwise", acceptance="topk", acceptance_topk=2, min_block_size=2
     ),
-    "tree": dict(decoding="blockwise", proposal_tree=7),
     "few types": dict(decoding="blockwise", proposal_types=12),
     "sure proposals": dict(decoding="blockwise", proposal_confidence=0.9),
     "window": dict(decoding="lookahead", lookahead_window=4),
@@ -197,7 +196,7 @@ VERIFYING = [
 
 @settings(max_examples=examples(100))
 @given(
-    method=st.sampled_from([*VERIFYING, *["greedy", "chain", "tree"] * 2]),
+    method=st.sampled_from([*VERIFYING, *["greedy", "chain"] * 2]),
     heads=st.sampled_from(sorted(KINDS)),
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=5),
     kinds=st.lists(st.sampled_from(DRAFT_KINDS), min_size=1, max_size=5),
@@ -273,7 +272,7 @@ def test_encoders_that_are_not_compiled(method, with_shortlist, left_pad, table)
         assert_alike(ours, expected, False, method != "greedy")
 
 
-@pytest.mark.parametrize("method", ["chain", "tree", "few types", "window"])
+@pytest.mark.parametrize("method", ["chain", "few types", "window"])
 @pytest.mark.parametrize("kind", ["parallel", "sequential"])
 def test_proposals_of_a_shortlist(kind, method):
     """Heads propose what p_1 may choose: all of that, or the first types of it."""
@@ -412,7 +411,7 @@ def test_ensembles_propose_by_the_mean_of_their_heads(
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("method", ["greedy", "chain", "tree", "top 2"])
+@pytest.mark.parametrize("method", ["greedy", "chain", "top 2"])
 @pytest.mark.parametrize("ensemble", ["one", "two", "three sequential"])
 def test_a_sentence_has_the_same_numbers_in_any_batch(ensemble, method, precision):
     """It joins while others are under way, and gets what it gets alone, bit for bit."""

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding.methods.acceptance import exact
 from fairseq_fastdec.decoding.methods.blockwise import accepted
-from fairseq_fastdec.decoding.methods.proposals import Proposed
 from tests.support import tiny
 from tests.support.against_fairseq import (
     assert_same,
@@ -24,21 +23,19 @@ from tests.support.trained_models import TASK
 @settings(max_examples=8)
 @given(
     options=options_strategy, lengths=lengths_strategy, seed=st.integers(0, 99),
-    tree=st.sampled_from([None, 1, 6]), block_size=st.integers(1, 4),
+    block_size=st.integers(1, 4),
 )  # fmt: skip
-def test_exact_acceptance_gives_fairseqs_beam_1(heads, options, lengths, seed, tree, block_size):
+def test_exact_acceptance_gives_fairseqs_beam_1(heads, options, lengths, seed, block_size):
     models, sample = [model_with(heads)], tiny.random_batch(TASK, lengths, seed=seed)
-    method = dict(decoding_block_size=block_size, proposal_tree=tree)
+    method = dict(decoding_block_size=block_size)
     expected = fairseq_hypotheses(models, sample, **options)
     assert_same(decoded(models, sample, "blockwise", method, **options), expected)
 
 
-@pytest.mark.parametrize("tree", [None, 3])
-def test_right_proposals_take_one_invocation_for_k_tokens_and_one_more(tree):
+def test_right_proposals_take_one_invocation_for_k_tokens_and_one_more():
     """Section 4: m/k + 1 invocations."""
     models, sample = [constant_model(block_size=4)], tiny.random_batch(TASK, [3])
-    method = dict(proposal_tree=tree)
-    generator = method_to_read(models, "blockwise", method, max_len_b=12)
+    generator = method_to_read(models, "blockwise", max_len_b=12)
     ((own,),) = generator.generate(models, sample)
     assert own["tokens"].tolist() == [7] * 12 + [EOS]
     (record,) = generator.records
@@ -49,16 +46,5 @@ def test_right_proposals_take_one_invocation_for_k_tokens_and_one_more(tree):
 def test_the_longest_accepted_prefix_of_a_chain():
     best = torch.tensor([[5, 6, 7, 9], [5, 8, 7, 9], [5, 6, 7, 9]])
     log_probs = torch.zeros(3, 4, 12).scatter(2, best[..., None], 1.0)
-    chains = torch.tensor([[4, 5, 6, 7], [4, 5, 6, 7], [4, 6, 6, 7]])
-    path, n = accepted(Proposed(chains), log_probs, exact)
-    assert n.tolist() == [4, 2, 1] and path.tolist() == [[0, 1, 2, 3]] * 3
-
-
-def test_the_longest_right_path_of_a_tree():
-    tokens = torch.tensor([[4, 5, 6, 7, 8], [4, 5, 6, 7, 8]])
-    parents = torch.tensor([[-1, 0, 0, 2, 3], [-1, 0, 1, 1, 2]])
-    best = torch.tensor([[6, 0, 7, 9, 0], [5, 6, 9, 0, 0]])
-    log_probs = torch.zeros(2, 5, 12).scatter(2, best[..., None], 1.0)
-    path, n = accepted(Proposed(tokens, parents, parents), log_probs, exact)
-    assert n.tolist() == [3, 3]
-    assert path.tolist() == [[0, 2, 3], [0, 1, 2]]
+    chains = torch.tensor([[5, 6, 7], [5, 6, 7], [6, 6, 7]])
+    assert accepted(chains, log_probs, exact).tolist() == [4, 2, 1]

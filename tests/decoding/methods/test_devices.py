@@ -18,7 +18,6 @@ from tests.support.trained_models import blockwise_model
 
 CASES = [
     *((name, {}) for name in METHODS if name != "auto"),
-    ("blockwise", dict(proposal_tree=5)),
     ("blockwise", dict(acceptance="topk", min_block_size=2)),
     ("jacobi", dict(draft="copy", oracle_length=True)),
     ("gs_jacobi", dict(draft="previous")),
@@ -61,10 +60,9 @@ def test_a_pretended_gpu(decoding, method):
     assert_as_on_a_cpu(decoding, method, model_for(decoding), min_len=2, **rules)
 
 
-@pytest.mark.parametrize("tree", [None, 5])
-def test_sequential_heads_on_a_pretended_gpu(tree):
+def test_sequential_heads_on_a_pretended_gpu():
     model = blockwise_model(block_heads="sequential")
-    assert_as_on_a_cpu("blockwise", dict(proposal_tree=tree), model)
+    assert_as_on_a_cpu("blockwise", {}, model)
 
 
 @pytest.mark.parametrize("decoding", ["greedy", "streaming"])

@@ -35,7 +35,7 @@ def test_the_output_of_fairseqs_beam_1(decoding, data, options, lengths):
 def answers_of(oracle, monkeypatch):
     """Let every model answer as an oracle does, from the tokens alone."""
 
-    def step(network, tokens, parents=None, rows=None):
+    def step(network, tokens, rows=None):
         answers = [
             [oracle.answer(0, own + fed[: n + 1], MAX_LEN) for n in range(len(fed))]
             for own, fed in zip(network.kept, tokens.tolist())
@@ -46,7 +46,7 @@ def answers_of(oracle, monkeypatch):
     def encode(network, net_input):
         network.kept = [[] for _ in net_input["src_tokens"]]
 
-    def keep(network, n, path=None):
+    def keep(network, n):
         network.kept = [own + fed[:k] for own, fed, k in zip(network.kept, network.fed, n.tolist())]
 
     def log_probs(network, features):

@@ -59,7 +59,7 @@ def test_the_rules_about_lengths():
     assert log_probs[..., PAD].eq(-math.inf).all()
 
 
-def test_no_ngram_comes_twice_in_a_chain_or_a_tree():
+def test_no_ngram_comes_twice():
     batch = batch_of([3], no_repeat_ngram_size=2)
     batch.open(EOS, None)
     with torch.no_grad():
@@ -68,9 +68,8 @@ def test_no_ngram_comes_twice_in_a_chain_or_a_tree():
         # The output will be EOS 5 6; nothing comes twice yet.
         assert log_probs[0, 2, [5, 6]].gt(-math.inf).all()
         batch.keep(torch.tensor([[5, 6, 5]]), torch.zeros(1, 3), torch.tensor([3]))
-        features = batch.step(torch.tensor([[7, 5, 6]]), torch.tensor([[-1, 0, 0]]))
-        log_probs = batch.log_probs(features, 1, torch.tensor([[0, 1, 1]]))
-    # Behind 5 6 5 7 5 neither 6 nor 7 can come; behind 5 6 5 7 6 no 5.
+        log_probs = batch.log_probs(batch.step(torch.tensor([[7, 5, 7]])), first=1)
+    # Behind 5 6 5 7 5 neither 6 nor 7 can come; behind 5 6 5 7 5 7 no 5.
     forbidden = [own.eq(-math.inf).nonzero().flatten().tolist() for own in log_probs[0, :, 4:]]
     assert forbidden == [[], [6 - 4, 7 - 4], [5 - 4]]
 

@@ -162,9 +162,9 @@ void test_rounded_products(const Format &format, int64_t widest) {
       }
 }
 
-// Some tokens see all keys before them, or the keys of a path in a tree.
+// Each token sees one key more than the one before.
 template <typename Vec, typename Number>
-void test_attention(int64_t dim, int64_t n_keys, int64_t n_queries, bool in_tree) {
+void test_attention(int64_t dim, int64_t n_keys, int64_t n_queries) {
   const auto keys = random_floats(n_keys * dim), values = random_floats(n_keys * dim);
   const auto queries = random_floats(n_queries * dim);
   std::vector<Number> own_keys(n_keys * dim), own_values(n_keys * dim);
@@ -174,28 +174,24 @@ void test_attention(int64_t dim, int64_t n_keys, int64_t n_queries, bool in_tree
   std::vector<float> weights(MOST_QUERIES * (n_keys + 16));
   Workspace own = {};
   own.query = of_queries.data(), own.attention_weights = weights.data(), own.n_weights = n_keys + 16;
-  const std::vector<int64_t> path = {0, 2};
   Attention task = {own_keys.data(), own_values.data(), std::is_same_v<Number, Bf16>, dim,
                     n_queries, queries.data(), contexts.data(), dim, dim, {}};
-  for (int64_t t = 0; t < n_queries; ++t)
-    task.visible[t] = in_tree ? VisibleKeys{n_keys - 3, 2, path.data()}
-                              : VisibleKeys{n_keys - n_queries + 1 + t};
+  for (int64_t t = 0; t < n_queries; ++t) task.n_visible[t] = n_keys - n_queries + 1 + t;
   attend_to_head<Vec>(task, own);
   for (int64_t t = 0; t < n_queries; ++t) {
-    const VisibleKeys &visible = task.visible[t];
     std::vector<double> powers;
     double sum = 0;
-    for (int64_t key = 0; key < visible.count(); ++key) {
+    for (int64_t key = 0; key < task.n_visible[t]; ++key) {
       double product = 0;
       for (int64_t i = 0; i < dim; ++i)
-        product += double(queries[t * dim + i]) * to_float(own_keys[visible.place(key) * dim + i]);
+        product += double(queries[t * dim + i]) * to_float(own_keys[key * dim + i]);
       powers.push_back(std::exp(product));
       sum += powers.back();
     }
     for (int64_t i = 0; i < dim; ++i) {
       double expected = 0;
-      for (int64_t key = 0; key < visible.count(); ++key)
-        expected += powers[key] / sum * to_float(own_values[visible.place(key) * dim + i]);
+      for (int64_t key = 0; key < task.n_visible[t]; ++key)
+        expected += powers[key] / sum * to_float(own_values[key * dim + i]);
       check_close(contexts[t * dim + i], expected, 1e-4, "attention");
     }
   }
@@ -400,9 +396,8 @@ void test_all() {
   for (int64_t dim : {8, 20, 32, 64})
     for (int64_t n_queries : {1, 2, 4})
       for (int64_t n_keys : {4, 17, 40}) {
-        test_attention<Vec, float>(dim, n_keys, n_queries, false);
-        test_attention<Vec, Bf16>(dim, n_keys, n_queries, false);
-        if (n_queries == 1) test_attention<Vec, float>(dim, n_keys, 1, true);
+        test_attention<Vec, float>(dim, n_keys, n_queries);
+        test_attention<Vec, Bf16>(dim, n_keys, n_queries);
       }
   // Up to FEW_BEST tokens, and more, and all of them.
   const std::pair<int64_t, int64_t> sizes[] = {{40, 1}, {1000, 12}, {1000, 100}, {40, 40}};

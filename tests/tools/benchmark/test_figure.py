@@ -49,7 +49,7 @@ def test_the_legend_has_room_for_many_names(contest, tmp_path, monkeypatch):
         Figure, "savefig", lambda own, path: drawn.append(own) or savefig(own, path)
     )
     first = summarize(contest, "slow", Scorer())[0]
-    results = [replace(first, method=f"blockwise, int8, tree of {n}") for n in range(24)]
+    results = [replace(first, method=f"blockwise, int8, chain of {n}") for n in range(24)]
     figure.save(results, first.method, tmp_path / "plot.png")
     (legend,) = drawn[0].legends
     boxes = [text.get_window_extent() for text in legend.get_texts()]

@@ -71,7 +71,7 @@ def test_subwords(draw):
 @pytest.mark.parametrize(
     "options",
     [
-        ("blockwise",), ("blockwise", "--proposal-tree", 5), ("jacobi",), ("gs_jacobi",),
+        ("blockwise",), ("jacobi",), ("gs_jacobi",),
         ("lookahead", "--ngram-pool", "sentence"), ("greedy",),
     ],
 )  # fmt: skip

@@ -23,18 +23,6 @@ inline void assert_inputs(const Step &step, const Cache &sources) {
     assert(is_within(step.tokens[at], step.model.n_types));
 }
 
-inline void assert_trees(const Step &step) {
-  for (int64_t row = 0; row < step.n_rows; ++row) {
-    const int64_t *parents = step.parents + step.begins[row];
-    for (int64_t token = 0; token < step.n_new(row); ++token) {
-      for (int64_t at = token, depth = 1; at >= 0; at = parents[at], ++depth) {
-        assert(parents[at] >= -1 && parents[at] < at);
-        assert(depth <= MAX_TREE_DEPTH);
-      }
-    }
-  }
-}
-
 inline void assert_fits(const Step &step) {
   // An encoder's rows are their own sources.
   assert_inputs(step, step.model.tokens_per_step ? step.sources : step.rows);
@@ -43,7 +31,6 @@ inline void assert_fits(const Step &step) {
     assert(is_within(step.past[row], step.rows.length - step.n_new(row) + 1));
     assert(!step.model.tokens_per_step || step.n_new(row) % step.model.tokens_per_step == 0);
   }
-  if (step.parents) assert_trees(step);
 }
 
 inline void assert_fits(const Draft &draft) { assert_inputs(draft.step, draft.step.sources); }

@@ -11,15 +11,6 @@
 namespace fastdec {
 namespace {
 
-// The keys that a query sees: the first n, and those on a path after them.
-struct VisibleKeys {
-  int64_t n, n_path = 0;
-  const int64_t *path = nullptr;
-
-  int64_t count() const { return n + n_path; }
-  int64_t place(int64_t key) const { return key < n ? key : n + path[key - n]; }
-};
-
 // The keys and values of one head of a row or a source.
 template <typename Number>
 struct Head {
@@ -40,7 +31,7 @@ INLINE float dot_of_rest(const float *query, const Number *key, int64_t from, in
 }
 
 // Up to MOST_QUERIES tokens and the head that they attend to. Each token sees at least the keys
-// that the previous ones see. In trees there is only one token.
+// that the previous ones see.
 struct Attention {
   const void *keys, *values;  // [length, dim] each
   int64_t is_bf16, dim;
@@ -48,7 +39,7 @@ struct Attention {
   const float *queries;
   float *contexts;  // the results
   int64_t query_step, context_step;  // strides between tokens
-  VisibleKeys visible[MOST_QUERIES];
+  int64_t n_visible[MOST_QUERIES];  // each token sees this number of first keys
 };
 
 // attend_to_head, compiled for one instruction set.
@@ -58,7 +49,7 @@ typedef void (*Attend)(const Attention &task, const Workspace &own);
 template <typename Number, int N>
 struct Queries {
   Head<Number> head;
-  const VisibleKeys *visible;  // [N]
+  const int64_t *n_visible;  // [N]
   const float *query[N];
   float *context[N];
 };
@@ -70,10 +61,9 @@ template <typename Vec, typename Number, int N>
 INLINE void multiply_keys(const Queries<Number, N> &task, const float *const (&queries)[N],
                           int64_t first, int64_t whole, Vec (&products)[N][width<Vec>()]) {
   constexpr int WIDTH = width<Vec>();
-  const VisibleKeys &visible = task.visible[N - 1];
-  const int64_t n = std::min<int64_t>(WIDTH, visible.count() - first);
+  const int64_t n = std::min<int64_t>(WIDTH, task.n_visible[N - 1] - first);
   for (int64_t i = 0; i < n; ++i) {
-    const Number *key = task.head.keys + visible.place(first + i) * task.head.dim;
+    const Number *key = task.head.keys + (first + i) * task.head.dim;
     Vec sums[N] = {};
     for (int64_t at = 0; at < whole; at += 2 * WIDTH) {
       const TwoVecs<Vec> some = load_two<Vec>(key + at);
@@ -90,11 +80,11 @@ INLINE void multiply_keys(const Queries<Number, N> &task, const float *const (&q
 
 // The dot products of n keys for the numbers after the last whole vectors.
 template <typename Vec, typename Number, int N>
-INLINE Vec products_of_rest(const Queries<Number, N> &task, const float *query,
-                            const VisibleKeys &visible, int64_t first, int64_t n, int64_t whole) {
+INLINE Vec products_of_rest(const Queries<Number, N> &task, const float *query, int64_t first,
+                            int64_t n, int64_t whole) {
   float rest[width<Vec>()] = {};
   for (int64_t i = 0; i < n; ++i)
-    rest[i] = dot_of_rest(query, task.head.keys + visible.place(first + i) * task.head.dim, whole,
+    rest[i] = dot_of_rest(query, task.head.keys + (first + i) * task.head.dim, whole,
                           task.head.dim);
   return load<Vec>(rest);
 }
@@ -111,17 +101,15 @@ INLINE void score(const Queries<Number, N> &task, const float *const (&queries)[
   Vec products[N][WIDTH];  // uninitialised: filling it would take as long as some keys
   UNROLL
   for (int t = 0; t < N; ++t) largest[t] = Vec{} - INFINITY;
-  for (int64_t first = 0; first < task.visible[N - 1].count(); first += WIDTH) {
+  for (int64_t first = 0; first < task.n_visible[N - 1]; first += WIDTH) {
     multiply_keys<Vec>(task, queries, first, whole, products);
     UNROLL
     for (int t = 0; t < N; ++t) {
-      const VisibleKeys &visible = task.visible[t];
-      const int64_t n = std::min<int64_t>(WIDTH, visible.count() - first);
+      const int64_t n = std::min<int64_t>(WIDTH, task.n_visible[t] - first);
       if (n <= 0) continue;
       // In a register: loading a vector just after writing its elements would stall.
       Vec some = first_numbers(reduce_each<WIDTH>(products[t]), n, -INFINITY);
-      if (whole < head.dim)
-        some += products_of_rest<Vec>(task, queries[t], visible, first, n, whole);
+      if (whole < head.dim) some += products_of_rest<Vec>(task, queries[t], first, n, whole);
       store(some, scores + t * stride + first);
       largest[t] = some > largest[t] ? some : largest[t];
     }
@@ -153,7 +141,7 @@ INLINE void sum_values(const Queries<Number, N> &task, const float *weights, int
     sums[t][pair].first += weight * some.first;
     sums[t][pair].second += weight * some.second;
   };
-  const int64_t n_shared = task.visible[0].n;
+  const int64_t n_shared = task.n_visible[0];
   for (int64_t key = 0; key < n_shared; ++key) {
     const Number *value = head.values + key * head.dim + at;
     UNROLL
@@ -165,8 +153,8 @@ INLINE void sum_values(const Queries<Number, N> &task, const float *weights, int
   }
   UNROLL
   for (int t = 0; t < N; ++t) {
-    for (int64_t key = n_shared; key < task.visible[t].count(); ++key) {
-      const Number *value = head.values + task.visible[t].place(key) * head.dim + at;
+    for (int64_t key = n_shared; key < task.n_visible[t]; ++key) {
+      const Number *value = head.values + key * head.dim + at;
       UNROLL
       for (int pair = 0; pair < PAIRS; ++pair)
         add(t, weights[t * stride + key], pair, load_two<Vec>(value + pair * 2 * WIDTH));
@@ -181,22 +169,22 @@ INLINE void sum_values(const Queries<Number, N> &task, const float *weights, int
 
 // The sums for the numbers after the last whole vectors.
 template <typename Number>
-INLINE void sum_values_of_rest(const Head<Number> &head, const VisibleKeys &visible,
-                               const float *weights, float sum, int64_t from, float *context) {
+INLINE void sum_values_of_rest(const Head<Number> &head, int64_t n_keys, const float *weights,
+                               float sum, int64_t from, float *context) {
   for (int64_t i = from; i < head.dim; ++i) {
     float rest = 0;
-    for (int64_t key = 0; key < visible.count(); ++key) {
+    for (int64_t key = 0; key < n_keys; ++key) {
       // volatile: see dot_of_rest.
       const volatile float product =
-          weights[key] * to_float(head.values[visible.place(key) * head.dim + i]);
+          weights[key] * to_float(head.values[key * head.dim + i]);
       rest += product;
     }
     context[i] = rest / sum;
   }
 }
 
-// Attention of N queries. Keys are summed in the order of their tokens, so the result depends
-// neither on other keys between them nor on other queries.
+// Attention of N queries. Keys are summed in the order of their tokens, so the result does not
+// depend on other queries.
 template <typename Vec, typename Number, int N>
 INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own) {
   constexpr int WIDTH = width<Vec>();
@@ -213,8 +201,7 @@ INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own
   score<Vec>(task, queries, weights, stride, largest);
   UNROLL
   for (int t = 0; t < N; ++t) {
-    sums[t] = take_powers<Vec>(weights + t * stride, task.visible[t].count(),
-                               reduce_max(largest[t]));
+    sums[t] = take_powers<Vec>(weights + t * stride, task.n_visible[t], reduce_max(largest[t]));
     scales[t] = 1 / sums[t];
   }
   int64_t i = 0;
@@ -223,7 +210,7 @@ INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own
   for (; i + 2 * WIDTH <= head.dim; i += 2 * WIDTH)
     sum_values<Vec, 1>(task, weights, stride, i, scales);
   for (int t = 0; t < N; ++t)
-    sum_values_of_rest(head, task.visible[t], weights + t * stride, sums[t], i, task.context[t]);
+    sum_values_of_rest(head, task.n_visible[t], weights + t * stride, sums[t], i, task.context[t]);
 }
 
 // Attention of the tokens from `first` on, N at a time, which share the loads of keys.
@@ -233,7 +220,7 @@ INLINE void attend_from(int64_t first, const Attention &task, const Workspace &o
     Queries<Number, N> some;
     some.head = {static_cast<const Number *>(task.keys), static_cast<const Number *>(task.values),
                  task.dim};
-    some.visible = task.visible + first;
+    some.n_visible = task.n_visible + first;
     for (int t = 0; t < N; ++t) {
       some.query[t] = task.queries + (first + t) * task.query_step;
       some.context[t] = task.contexts + (first + t) * task.context_step;
@@ -260,22 +247,11 @@ INLINE void attend_to_head(const Attention &task, const Workspace &own) {
     attend_in_vectors<Vec, float>(task, own);
 }
 
-// Writes the path from a tree's root to a token; returns its length.
-INLINE int64_t path_to(const Step &step, int64_t row, int64_t token, int64_t *path) {
-  const int64_t *parents = step.parents + step.begins[row];
-  int64_t n = 0;
-  for (int64_t at = token; at >= 0; at = parents[at]) path[n++] = at;
-  std::reverse(path, path + n);
-  return n;
-}
-
-// The keys of the row that a new token sees.
-//   path: [MAX_TREE_DEPTH], memory for the token's path in a tree
-INLINE VisibleKeys visible_to(const Step &step, int64_t row, int64_t token, int64_t *path) {
+// The number of the row's keys that a new token sees.
+INLINE int64_t n_visible_to(const Step &step, int64_t row, int64_t token) {
   const int64_t per_step = step.model.tokens_per_step;
-  if (!per_step) return {step.source_lengths[step.row_source[row]]};
-  if (!step.parents) return {step.past[row] + (token / per_step + 1) * per_step};
-  return {step.past[row], path_to(step, row, token, path), path};
+  if (!per_step) return step.source_lengths[step.row_source[row]];
+  return step.past[row] + (token / per_step + 1) * per_step;
 }
 
 // Writes the keys and values of a row's new tokens to the cache, so that they are rounded like
@@ -295,9 +271,6 @@ template <typename Number>
 INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
   const Model &model = step.model;
   const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
-  // Each token of a tree sees different keys.
-  const int64_t most = step.parents ? 1 : MOST_QUERIES;
-  int64_t path[MAX_TREE_DEPTH];
   for (int64_t pair = own.number; pair < step.n_rows * n_heads; pair += own.count) {
     const int64_t row = pair / n_heads, head = pair % n_heads;
     Number *keys = keys_at<Number>(step.rows, layer, step.slot_of(row), head);
@@ -305,12 +278,12 @@ INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const
     float *context = own.context + step.begins[row] * dim + head * head_dim;
     write_keys(step, qkv, row, keys);
     const int64_t n = step.n_new(row);
-    for (int64_t token = 0; token < n; token += most) {
+    for (int64_t token = 0; token < n; token += MOST_QUERIES) {
       Attention task = {keys, keys + step.rows.part, step.rows.is_bf16, head_dim,
-                        std::min(most, n - token), qkv + token * 3 * dim,
+                        std::min<int64_t>(MOST_QUERIES, n - token), qkv + token * 3 * dim,
                         context + token * dim, 3 * dim, dim, {}};
       for (int64_t t = 0; t < task.n; ++t)
-        task.visible[t] = visible_to(step, row, token + t, path);
+        task.n_visible[t] = n_visible_to(step, row, token + t);
       attend(task, own);
     }
   }
@@ -333,7 +306,7 @@ INLINE void cross_attention(Attend attend, const Step &step, int64_t layer, cons
       const Number *keys = keys_at<Number>(step.sources, layer, source, head);
       Attention task = {keys, keys + step.sources.part, step.sources.is_bf16, head_dim, to - from,
                         own.queries + place, own.context + place, dim, dim, {}};
-      std::fill_n(task.visible, task.n, VisibleKeys{step.source_lengths[source]});
+      std::fill_n(task.n_visible, task.n, step.source_lengths[source]);
       attend(task, own);
     }
   }

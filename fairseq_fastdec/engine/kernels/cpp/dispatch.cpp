@@ -3,14 +3,12 @@
 #include "best_tokens.h"
 #include "costs.h"
 #include "draft_chains.h"
-#include "draft_trees.h"
 #include "drafts.h"
 #include "heads.h"
 #include "multiply_adds.h"
 #include "row_moves.h"
 #include "top_k.h"
 #include "transformer.h"
-#include "trees.h"
 
 #include <string>
 
@@ -206,42 +204,6 @@ void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
   in_threads<ChainSteps, take_steps<run_draft, best_tokens>>(
       &chains, std::max(chains.n_drafting, chains.n_choosing));
   draft.from_features = chains.features;
-}
-
-void run(Trees &task) {
-  put_trees_side_by_side(task, task.n_rows, [&](int64_t row) { return grow_tree(task, row); });
-}
-
-void run(DraftTrees &task, Buffer<float> &of_draft, Buffer<float> &of_product,
-         Buffer<float> &of_choice) {
-  TopK &best = *task.best;
-  std::vector<RowPaths> rows(task.draft->step.n_rows);
-  std::vector<int64_t> begins = begins_of(rows);
-  std::vector<int64_t> tokens(task.roots, task.roots + rows.size());
-  for (int64_t level = 0; level < task.n_levels && begins.back(); ++level) {
-    for (int64_t member = 0; member < task.n_members; ++member) {
-      Draft &draft = task.draft[member];
-      draft.step.begins = begins.data(), draft.step.tokens = tokens.data();
-      if (level) draft.from_features = nullptr;
-      run(draft, of_draft);
-      task.product[member].n = begins.back();
-      run(task.product[member], of_product, task.temperature);
-    }
-    best.n = begins.back();
-    take_flags(task, level, begins);
-    run(best, of_choice);
-    for (size_t row = 0; row < rows.size(); ++row) {
-      const int64_t at = begins[row] * best.n_best;
-      rows[row].add_children(best.scores + at, best.tokens + at, level + 1, best.n_best);
-      rows[row].choose_level(task);
-    }
-    const std::vector<int64_t> next = begins_of(rows);
-    for (int64_t member = 0; member < task.n_members; ++member)
-      lay_out_level(task, task.draft[member].step, rows, next, tokens);
-    begins = next;
-  }
-  put_trees_side_by_side(task, int64_t(rows.size()),
-                         [&](int64_t row) { return rows[row].write(task, row); });
 }
 
 void run(Move &task) {

@@ -18,10 +18,10 @@ INLINE int64_t multiply_adds_of(const Linear &linear, int64_t n) {
 
 // The number of row keys that the new tokens of a step see, in total.
 INLINE int64_t row_keys_seen(const Step &step) {
-  int64_t seen = 0, path[MAX_TREE_DEPTH];
+  int64_t seen = 0;
   for (int64_t row = 0; row < step.n_rows; ++row)
     for (int64_t token = 0; token < step.n_new(row); ++token)
-      seen += visible_to(step, row, token, path).count();
+      seen += n_visible_to(step, row, token);
   return seen;
 }
 

@@ -54,9 +54,6 @@ constexpr int MOST_FORMATS = 4;
 // also in ACTIVATIONS in engine/network/heads.py.
 enum class Epilogue { STORE, ADD, RELU, GELU, GELU_ACCURATE, TANH };
 
-// The maximum number of tokens on a path of a tree.
-constexpr int64_t MAX_TREE_DEPTH = 64;
-
 // The costs of work and of several threads, in nanoseconds; see costs.h.
 struct Costs {
   double of_byte;                   // reading a byte of weights, keys or values
@@ -119,16 +116,16 @@ struct Barrier {
   std::atomic<int64_t> arrived{0}, phase{0};
 };
 
-// Whether a path of proposals with this log-probability is extended. After EOS it is -infinity.
-inline bool goes_on(float path_score, float confidence) {
-  return path_score > -INFINITY && (!(confidence > 0) || std::exp(path_score) >= confidence);
+// Whether a chain of proposals with this log-probability is extended. After EOS it is -infinity.
+inline bool goes_on(float chain_score, float confidence) {
+  return chain_score > -INFINITY && (!(confidence > 0) || std::exp(chain_score) >= confidence);
 }
 
 // Appends a proposal with this log-probability to a chain, if it goes on. Chains end at EOS.
-inline void prolong(int64_t &length, float &path_score, float confidence, float score,
+inline void prolong(int64_t &length, float &chain_score, float confidence, float score,
                     bool is_end) {
-  if (goes_on(path_score, confidence)) ++length;
-  path_score = is_end ? -INFINITY : path_score + score;
+  if (goes_on(chain_score, confidence)) ++length;
+  chain_score = is_end ? -INFINITY : chain_score + score;
 }
 
 // A step of a decoder, or a run of an encoder.
@@ -138,7 +135,6 @@ struct Step {
   int64_t n_rows, n_sources, n_threads;
   const int64_t *begins;          // [n_rows + 1], the index of each row's first new token, and n
   const int64_t *tokens;          // [n], row by row
-  const int64_t *parents;         // [n], each token's parent in its row; null: the one before
   int64_t *past;                  // [n_rows]
   const int64_t *row_slots;       // [n_rows]; null: consecutive slots
   const int64_t *row_source;      // [n_rows]
@@ -207,7 +203,7 @@ struct Heads {
   mutable Barrier barrier;
 };
 
-// A step of sequential prediction heads: each state of a row reads one more token.
+// A step of sequential prediction heads: each row's state reads one more token.
 struct Draft {
   // The tokens are those that the states read; the features are the states. The model has no
   // layers, only sizes, activation and embeddings. Its `hidden` is the largest input size of a
@@ -223,7 +219,7 @@ struct Draft {
 
 // Chains of the best tokens of sequential heads.
 struct DraftChains {
-  Draft *draft;      // with one state per row
+  Draft *draft;
   BestTokens *best;  // the choice of each step, with n_best = 1
   int64_t n_steps;   // the maximum number of steps
   // A chain ends with the token that makes it less probable than this. Steps are run while the mean
@@ -234,7 +230,7 @@ struct DraftChains {
   int64_t *proposals;                // [n_rows, n_steps]
   // [n_rows], at first 0: the proposals of each row that are used, and the chains' log-probabilities.
   int64_t *lengths;
-  float *path_scores;
+  float *scores;
 };
 
 // Appends the tokens chosen in step `step` to the chains; returns whether another step is to be run.
@@ -243,9 +239,9 @@ inline bool prolong_chains(const DraftChains &task, const Choice &best, int64_t 
   double chances = 0;
   for (int64_t row = 0; row < best.n; ++row) {
     task.proposals[row * task.n_steps + step] = best.tokens[row];
-    prolong(task.lengths[row], task.path_scores[row], task.confidence, best.scores[row],
+    prolong(task.lengths[row], task.scores[row], task.confidence, best.scores[row],
             best.tokens[row] == eos);
-    chances += std::exp(task.path_scores[row]);
+    chances += std::exp(task.scores[row]);
   }
   return !(task.confidence > 0) || chances >= double(task.confidence) * double(best.n);
 }
@@ -261,33 +257,6 @@ struct TopK : Choice {
   const float *totals;  // [n], with `beams`: the scores of the states' outputs so far
   // Instead of ranking, writes the log-probabilities of all outputs to the first product's y.
   int64_t all_log_probs;
-};
-
-// Trees of the most probable paths, from the best tokens of parallel heads.
-struct Trees {
-  int64_t n_rows, n_heads, n_best, n_proposals, eos;
-  float confidence;       // paths that are less probable are not extended
-  const int64_t *roots;   // [n_rows]
-  const float *scores;    // [n_rows, n_heads, n_best], log-probabilities, best first
-  const int64_t *ranked;  // [n_rows, n_heads, n_best], their tokens
-  int64_t *begins;  // [n_rows + 1], the index of each tree's first token, and n
-  int64_t *tokens, *parents, *depths;  // [n], with room for n_rows * (1 + n_proposals)
-};
-
-// Trees of the most probable paths of sequential heads: the best paths of each level are extended
-// to the next. The members of an ensemble read the same tokens.
-struct DraftTrees {
-  Draft *draft;      // [n_members], with up to `width` states per row
-  Product *product;  // [n_members], the output layers; y has room for the logits of all states
-  TopK *best;        // the choice of the n_proposals best tokens of each state
-  int64_t n_members, n_levels, n_proposals, width, eos;
-  float temperature;                 // the divisor of the logits
-  float confidence;                  // paths that are less probable are not extended
-  const uint8_t *no_end, *only_end;  // [n_levels, n_rows] or null; see Choice
-  uint8_t *flags;                    // [2, n_rows * width], scratch: these flags by state
-  float *states;                     // [n_rows * width, dim], scratch
-  const int64_t *roots;              // [n_rows]
-  int64_t *begins, *tokens, *parents, *depths;  // see Trees
 };
 
 // Copies the rows of a cache to other slots.

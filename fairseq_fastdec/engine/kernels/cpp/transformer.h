@@ -15,15 +15,13 @@ namespace {
 template <typename Vec>
 INLINE void embed(const Step &step, const Workspace &own) {
   const Model &model = step.model;
-  int64_t path[MAX_TREE_DEPTH];
   for (int64_t at = own.number; at < step.n(); at += own.count) {
     const int64_t row = step.row_of(at), token = at - step.begins[row];
     const float *word = model.embed + step.tokens[at] * model.dim;
     float *to = own.x + at * model.dim;
     for (int64_t i = 0; i < model.dim; ++i) to[i] = model.embed_scale * word[i];
     if (model.n_positions) {
-      const int64_t before = step.parents ? path_to(step, row, token, path) - 1 : token;
-      const int64_t place = std::min(step.past[row] + before, model.n_positions - 1);
+      const int64_t place = std::min(step.past[row] + token, model.n_positions - 1);
       const float *position = model.positions + place * model.dim;
       for (int64_t i = 0; i < model.dim; ++i) to[i] += position[i];
     }
