@@ -36,7 +36,7 @@ setup(
     ext_modules=[
         Extension(
             "fairseq_fastdec.engine.kernels._engine",
-            [f"{KERNELS}/dispatch.cpp", *sorted(glob(f"{ENGINE}/*.cpp"))],
+            sorted([*glob(f"{KERNELS}/*.cpp"), *glob(f"{ENGINE}/*.cpp")]),
             include_dirs=[pybind11.get_include()] if pybind11 else [],
             depends=sorted([*glob(f"{ENGINE}/*.h"), *glob(f"{KERNELS}/*.h")]),
             extra_compile_args=["-std=gnu++17", "-O3", "-DNDEBUG", "-Wno-psabi"],

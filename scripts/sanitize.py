@@ -114,7 +114,7 @@ def build(copy: Path, sanitizers: Sanitizers) -> None:
     kernels, binding = engine / "kernels" / "cpp" / "dispatch.cpp", engine / "cpp" / "binding.cpp"
     # One file for the others, which compile faster than the headers that they share.
     rest = copy / "rest.cpp"
-    others = sorted({*engine.glob("cpp/*.cpp")} - {binding})
+    others = sorted({*engine.rglob("*.cpp")} - {binding, kernels})
     rest.write_text("".join(f'#include "{source}"\n' for source in others))
     flags = "-std=gnu++17 -Wno-psabi -fPIC -g1 -fno-omit-frame-pointer".split()
     flags += sanitizers.flags.split()

@@ -1,6 +1,7 @@
 """Who may stand on whom: a file imports its own floor or lower ones (docs/architecture.md)."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from tests.support.floors import FLOORS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "fairseq_fastdec"
+
+KERNELS = ROOT / PACKAGE / "engine" / "kernels" / "cpp"
+CPP = sorted(path for kind in ("*.h", "*.cpp") for path in (ROOT / PACKAGE).rglob(kind))
 
 ALONE = "engine.kernels"  # imports nothing of the package's
 
@@ -60,6 +64,39 @@ def test_a_file_imports_its_own_floor_or_lower_ones(path):
 def test_kernels_import_nothing_of_ours(path):
     others = [name for name, _ in imported(path) if not name.startswith(ALONE)]
     assert others == []
+
+
+def included(path: Path) -> list[Path]:
+    """The files of the package that a C++ file includes."""
+    names = re.findall(r'(?m)^#include "([^"]+)"', path.read_text(encoding="utf-8"))
+    return [(path.parent / name).resolve() for name in names]
+
+
+def test_cpp_includes_what_exists():
+    assert len(CPP) > 50
+    missing = [f"{path.name}: {name}" for path in CPP for name in included(path) if name not in CPP]
+    assert missing == []
+
+
+@pytest.mark.parametrize("path", CPP, ids=lambda path: path.name)
+def test_cpp_of_kernels_includes_kernels_only(path):
+    """The searches stand on the kernels, and not the other way round."""
+    above = [name.name for name in included(path) if name.parent != KERNELS]
+    assert path.parent != KERNELS or above == []
+
+
+def test_cpp_has_no_circles():
+    below: dict[Path, set[Path]] = {}
+
+    def visit(path: Path, way: tuple[Path, ...]) -> None:
+        assert path not in way, " includes ".join(own.name for own in (*way, path))
+        if path not in below:
+            below[path] = set(included(path))
+            for name in below[path]:
+                visit(name, (*way, path))
+
+    for path in CPP:
+        visit(path, ())
 
 
 def test_every_floor_has_files():

@@ -99,7 +99,7 @@ def test_statistics_do_not_replace_drafts(place, monkeypatch):
         (["export", "", "--output", "out"], "path '': is empty; give a checkpoint"),
         (["export", "data", "--output", ""], "--output: is empty; name a file"),
         (["export", "data", "--data", "", "--output", "out"], "data '': is empty"),
-        (["serve", ""], "path '': is empty; give a checkpoint"),
+        (["serve", ""], "path '': must not be empty"),
         (["distill", "data", "--path", "a.pt", "--destdir", ""], "--destdir: is empty"),
         (["average-checkpoints", "--inputs", "", "--output", "out"], "--inputs: is empty"),
         (["translate", "alone/a.pt"], "or give a bundle, made by `export` with --data"),

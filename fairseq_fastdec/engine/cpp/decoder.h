@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "kernels.h"
+#include "../kernels/cpp/kernels.h"
 #include "model.h"
 #include "rows.h"
 

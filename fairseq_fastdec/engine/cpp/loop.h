@@ -9,7 +9,7 @@
 #include <numeric>
 #include <utility>
 
-#include "pool.h"
+#include "../kernels/cpp/pool.h"
 #include "rules.h"
 
 namespace fastdec {

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "memory.h"
+#include "../kernels/cpp/memory.h"
 #include "model.h"
 
 namespace fastdec {

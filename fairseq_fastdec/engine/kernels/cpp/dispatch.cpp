@@ -1,4 +1,4 @@
-// The kernels of engine/cpp/kernels.h, and their choice for the current processor.
+// The kernels of kernels.h, and their choice for the current processor.
 
 #include "best_tokens.h"
 #include "costs.h"
@@ -12,7 +12,7 @@
 
 #include <string>
 
-#include "../../cpp/kernels.h"
+#include "kernels.h"
 
 namespace fastdec {
 namespace {

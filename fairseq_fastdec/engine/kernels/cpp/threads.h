@@ -4,7 +4,7 @@
 
 #include <sched.h>
 
-#include "../../cpp/pool.h"
+#include "pool.h"
 #include "processor.h"
 #include "structures.h"
 

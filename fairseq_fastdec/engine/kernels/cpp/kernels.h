@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "../kernels/cpp/structures.h"
+#include "structures.h"
 #include "memory.h"
 
 namespace fastdec {
