@@ -234,10 +234,12 @@ class Service:
         strings = [piece.text for pieces in documents for piece in pieces if piece.text is not None]
         found = await translate_texts(strings, pair.source, translate, n, self.at_once)
         ranks = [iter(best) for best in zip(*found)] or [iter(()) for _ in range(n)]
-        return [
-            ["".join(await in_turns(markup.join(pieces, rank))) for rank in ranks]
-            for pieces in documents
-        ]
+        # Python 3.10 has no asynchronous comprehensions inside others.
+        results = []
+        for pieces in documents:
+            joined = [await in_turns(markup.join(pieces, rank)) for rank in ranks]
+            results.append(["".join(parts) for parts in joined])
+        return results
 
 
 def create_app(pairs: list[LanguagePair], options: ServerOptions) -> MeasuredApp:
