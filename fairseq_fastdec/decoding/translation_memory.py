@@ -100,7 +100,8 @@ class TranslationMemory:
         places = places[known[places] == trigrams] if len(known) else places[:0]
         starts, ends = index["starts"][places], index["starts"][places + 1]
         rarest = np.argsort(ends - starts, kind="stable")[:MOST_LOOKED_UP]
-        having, n_having = [np.zeros(0, np.int64)], 0
+        having: list[np.ndarray] = [np.zeros(0, np.int64)]
+        n_having = 0
         for start, end in zip(starts[rarest], ends[rarest]):
             n_having += int(end - start)
             if len(having) > 1 and n_having > MOST_SENTENCES:

@@ -115,8 +115,8 @@ def test_all_batches_are_fairseqs(dictionary, kind, options):
     batches = list(batches_of(Task(build), lines(), DATA, 100, seed=1))
     assert sorted(number for batch in batches for number in batch["id"].tolist()) == [*range(9)]
     for batch in batches:
-        numbers = sorted(sorted(batch["id"].tolist()), key=SIZES.__getitem__)
-        samples = [built[0][number] for number in numbers]
+        # The order of equal sizes depends on the version of fairseq.
+        samples = [built[0][number] for number in batch["id"].tolist()]
         same(batch, type(built[0]).collater(built[0], samples))
     collated_here = isinstance(vars(built[0]).get("collater"), functools.partial)
     assert collated_here == (kind is LanguagePairDataset and not options)

@@ -95,7 +95,7 @@ def _numbered(
         found.append((own_keys, own_entries.astype(np.int32), starts, widths))
     keys = np.unique(np.concatenate([own for own, *_ in found]))
     chunks = [
-        _Cells(np.searchsorted(keys, own).astype(np.int32)[entries], starts, widths)
+        _Cells(np.asarray(np.searchsorted(keys, own), np.int32)[entries], starts, widths)
         for own, entries, starts, widths in found
     ]
     return chunks, keys

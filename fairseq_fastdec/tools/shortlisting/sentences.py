@@ -50,7 +50,7 @@ def read(
         combine=True, dataset_impl=None, upsample_primary=1, left_pad_source=True,
         left_pad_target=False, max_source_positions=NO_LIMIT, max_target_positions=NO_LIMIT,
     )  # fmt: skip
-    chosen = np.arange(len(pairs))
+    chosen: np.ndarray = np.arange(len(pairs))
     if n_sentences is not None and n_sentences < chosen.size:
         chosen = np.linspace(0, chosen.size - 1, n_sentences).astype(np.int64)
     return (
