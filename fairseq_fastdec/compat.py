@@ -35,7 +35,7 @@ from typing import Any, Optional
 
 import numpy
 import torch
-from fairseq import checkpoint_utils, file_utils, options, utils
+from fairseq import checkpoint_utils, file_utils, options, tasks, utils
 from fairseq.data import (
     bucket_pad_length_dataset,
     data_utils,
@@ -111,6 +111,7 @@ def install() -> None:
     wrap(utils, "import_user_module", _from_anywhere)
     distributed_utils._broadcast_object_slow = _broadcast_object
     wrap(dataclass_utils, "override_module_args", _with_languages)
+    wrap(tasks, "merge_with_parent", _without_old_options)
     wrap(TranslationFromPretrainedBARTTask, "__init__", _with_args)
     for module in READERS:
         module.open = open_text
@@ -298,6 +299,14 @@ def _with_check_by_task(load_checkpoint, trainer, filename, *args, **kwargs):
         return load_checkpoint(trainer, filename, *args, **kwargs)
     finally:
         checkpoint_utils.load_checkpoint_to_cpu = read
+
+
+def _without_old_options(merge, config, options, *_, **__):
+    """Drop a checkpoint's task options that exist no longer, as fairseq after 0.12.2 does.
+
+    Otherwise checkpoints of another version of this package could not be loaded.
+    """
+    return merge(config, options, remove_missing=True)
 
 
 def _with_args(init, task, args, *dictionaries, **keywords):

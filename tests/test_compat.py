@@ -124,6 +124,20 @@ def test_every_sentence_is_in_a_batch_once_and_in_order(n_sentences, limits):
     assert [index for batch in batches for index in batch] == list(range(n_sentences))
 
 
+def test_task_options_of_another_version_are_dropped(baseline, corpus, tmp_path):
+    """Such as those of a plugin that has removed an option since."""
+    state = torch.load(baseline, weights_only=True)
+    state["cfg"]["task"] = {**state["cfg"]["task"], "_name": "translation_fastdec", "removed": 3}
+    torch.save(state, tmp_path / "old.pt")
+    expected = generate(corpus, baseline, "--decoding", "greedy")
+    found = generate(corpus, tmp_path / "old.pt", "--decoding", "greedy")
+    assert hypotheses(found) == hypotheses(expected)
+    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(tmp_path / "old.pt")], {"data": str(corpus)}
+    )
+    assert not hasattr(task.cfg, "removed")
+
+
 def passed_on(rank, folder):
     """What a worker of two gets of the state that the first has read."""
     torch.distributed.init_process_group(
