@@ -95,17 +95,26 @@ def standard(name: str) -> Any:
     return stream
 
 
-@contextlib.contextmanager
-def ending_by_interrupts() -> Iterator[None]:
+def ending_by_interrupts() -> contextlib.AbstractContextManager[None]:
     """Within this context, which imports modules, Ctrl-C ends the process at once.
 
     Some modules catch all exceptions of imports, and others convert them.
     """
+    return _handling_interrupts(signal.SIG_DFL)
+
+
+def ignoring_interrupts() -> contextlib.AbstractContextManager[None]:
+    """Programs that are started within this context ignore Ctrl-C."""
+    return _handling_interrupts(signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def _handling_interrupts(action: signal.Handlers) -> Iterator[None]:
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, action)
     try:
         yield
     finally:

@@ -157,6 +157,15 @@ def test_the_error_of_a_call_has_the_other_translations(translators, options):
             assert failure.value.translations == [None] and list(failure.value.errors) == [0]
 
 
+@pytest.mark.parametrize(
+    "options", [{"beam": 2.0}, {"beam": "2"}, {"lenpen": "1"}, {"temperature": None}]
+)
+def test_types_for_fairseqs_own_generator(translators, options):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"^--{name} .*: must be "):
+        translators["checkpoint"].translate("a b", decoding="fairseq", **options)
+
+
 # --- values of any type ---------------------------------------------------------------------------
 
 OWN = [option.name for option in fields(DecodingOptions) if option.name != "_name"]
@@ -171,7 +180,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     kind=st.sampled_from(["checkpoint", "bundle"]),
     options=st.dictionaries(

@@ -5,14 +5,17 @@ It works, or ends with one line: never with a traceback, and never without an en
 
 import contextlib
 import io
+import json
 import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -27,7 +30,9 @@ from fairseq_fastdec.data.text import MARK
 from fairseq_fastdec.tools import translate
 from fairseq_fastdec.tools.export import export
 from fairseq_fastdec.tools.translation import command as translate_corpus
-from tests.support import after_import, command_line
+from tests.support import after_import, command_line, telling
+from tests.support.forked import Forked
+from tests.support.services import free_port, until
 from tests.support.words import write_words
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,6 +41,11 @@ BOUND = 300
 STREAMS = [(0,), (1,), (2,), (0, 1, 2)]
 CLOSING = {0: "<&-", 1: ">&-", 2: "2>&-"}
 TEXT = "Datei\nSpeichern.\n"
+# The service and the two filters have tests of their own.
+NAMES = sorted(
+    (front.FAIRSEQ_COMMANDS.keys() | front.COMMANDS.keys())
+    - {"serve", "translate", "translate-corpus"}
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +62,10 @@ def source(tmp_path):
     return path
 
 
-def start(*words, closed=(), **options):
-    """Start ``python -m fairseq_fastdec`` with some of its standard streams closed."""
+def start(*words, module="fairseq_fastdec", closed=(), **options):
+    """Start ``python -m`` with some of its standard streams closed."""
     closing = " ".join(CLOSING[number] for number in closed)
-    words = [sys.executable, "-m", "fairseq_fastdec", *map(str, words)]
+    words = [sys.executable, "-m", module, *map(str, words)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **options.pop("env", {})}
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen(
@@ -111,6 +121,32 @@ def test_no_file_becomes_a_closed_stream(bundle, source, tmp_path):
     assert code == 2 and target.read_text(encoding="utf-8") == "Datei\n\n"
 
 
+@pytest.mark.parametrize("closed", STREAMS)
+def test_closed_streams_of_the_service(bundle, closed):
+    port = free_port()
+    started = start("serve", bundle, "--port", port, closed=closed)
+
+    def is_up():
+        assert started.poll() is None
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 120):
+            return True
+
+    try:
+        until(is_up)
+        asked = json.dumps({"q": "File", "source": "en", "target": "de"}).encode()
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/translate", asked, {"content-type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            assert json.load(answer) == {"translatedText": "Datei"}
+        started.send_signal(signal.SIGTERM)
+        _, told = started.communicate(timeout=BOUND)
+        assert started.returncode == 0 and b"Traceback" not in told
+    finally:
+        started.kill()
+        started.wait()
+
+
 @pytest.fixture
 def commands(corpus, baseline, tmp_path):
     """The command lines of commands by name, each with a file that it writes, or none."""
@@ -127,6 +163,11 @@ def commands(corpus, baseline, tmp_path):
     preparing += ["--train", tmp_path / "train", "--valid", tmp_path / "valid"]
     distilling = [*model, "--gen-subset", "valid", "--workers", 1]
     drawing = [*model, "--sentences", sentences, "--formats", "json"]
+    comparing = [*model[:-1], "--method", "greedy: --decoding greedy", "--rounds", 1]
+    comparing += ["--sentences", 2, "--processes", 1, "--threads", 1]
+    measuring = ["--arch", "transformer_iwslt_de_en", "--types", 100, "--repeats", 1]
+    measuring += ["--batch-sizes", 1, "--precisions", "fp32"]
+    measuring += ["--source-length", 3, "--target-length", 3, "--threads", 1]
     out = tmp_path / "out"
     return {
         "generate": ([*model, "--num-workers", 0], None),
@@ -139,15 +180,13 @@ def commands(corpus, baseline, tmp_path):
         "build-shortlist": ([corpus, "--output", out], out),
         "average-checkpoints": (["--inputs", baseline, "--output", out], out),
         "ddgviz": ([*drawing, "--output", out], out / "ddgviz.json"),
+        "benchmark": ([*comparing, "--output", out], out / "benchmark.json"),
+        "profile-engine": (measuring, None),
     }
 
 
-@pytest.mark.parametrize("name", sorted(front.FAIRSEQ_COMMANDS.keys() | front.COMMANDS.keys()))
+@pytest.mark.parametrize("name", NAMES)
 def test_every_command_with_all_streams_closed(commands, name):
-    """Benchmarks, the service and the two filters have tests of their own."""
-    if name not in commands:
-        assert name in ("benchmark", "serve", "translate", "translate-corpus", "profile-engine")
-        return
     words, written = commands[name]
     done = after_import.run_ours(name, *words, closed=(0, 1, 2))
     assert (done.stdout, done.stderr) == ("", "")
@@ -199,35 +238,47 @@ def test_a_reader_that_has_gone(bundle, name):
     assert code == 2 and "Broken pipe" in told.splitlines()[-1]
 
 
-def interrupted(*words, seconds, cwd=None):
-    """Send Ctrl-C to all processes of a command, and return its code."""
-    started = start(*words, start_new_session=True, cwd=cwd)
-    time.sleep(seconds)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(started.pid, signal.SIGINT)
-    _, told = started.communicate(b"File\n" * 2000, timeout=BOUND)
-    assert b"Traceback" not in told, told.decode()
-    assert started.returncode in (0, process.INTERRUPTED, -signal.SIGINT), told.decode()
-    return started.returncode
+def assert_is_interrupted(code, told):
+    """In one line, or else the command has already ended."""
+    assert "Traceback" not in told, told
+    assert code in (0, process.INTERRUPTED, -signal.SIGINT), told
 
 
 @pytest.mark.parametrize("name", ["translate", "translate-corpus"])
-def test_interrupts_at_any_moment(bundle, name):
+def test_interrupts_at_any_moment(bundle, name, tmp_path):
     draw = random.Random(name)
-    # Later than the interpreter's own start, which handles no interrupts.
-    begin = time.monotonic()
-    ended("--version")
-    first = 2 * (time.monotonic() - begin)
-    moments = [first + 0.9 * draw.random() for _ in range(8)]
-    codes = [interrupted(name, bundle, "--input", "-", "--output", "-", seconds=s) for s in moments]
-    assert any(codes)
+    words = [name, bundle, "--input", "-", "--output", "-"]
+    for number in range(8):
+        begun = tmp_path / f"begun {number}"
+        started = start(begun, *words, module="tests.support.telling", start_new_session=True)
+        until(lambda begun=begun: begun.exists())
+        time.sleep(0.9 * draw.random())
+        os.killpg(started.pid, signal.SIGINT)
+        _, told = started.communicate(b"File\n" * 2000, timeout=BOUND)
+        assert started.returncode
+        assert_is_interrupted(started.returncode, told.decode())
 
 
-@pytest.mark.parametrize("name", ["interactive", "prepare-data"])
-def test_interrupts_of_commands_with_torch(commands, tmp_path, name):
+def in_session():
+    """Begin a session, in which Ctrl-C is heeded as in a terminal."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_interrupts_of_commands_with_torch(commands, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
     draw = random.Random(name)
-    for _ in range(2):
-        interrupted(name, *commands[name][0], seconds=1 + 5 * draw.random(), cwd=tmp_path)
+    for number in range(2):
+        begun = tmp_path / f"begun {number}"
+        words = [str(begun), name, *map(str, commands[name][0])]
+        started = Forked(telling.main, words, tmp_path / f"told {number}", prepare=in_session)
+        until(lambda begun=begun, started=started: begun.exists() or started.poll() is not None)
+        time.sleep(draw.random())
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(started.pid, signal.SIGINT)
+        assert_is_interrupted(started.wait(BOUND), started.printed())
+        # The command may have ended before.
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
 
 

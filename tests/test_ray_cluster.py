@@ -2,7 +2,6 @@
 
 import socket
 import sys
-import time
 
 import pytest
 
@@ -33,13 +32,11 @@ def test_an_address_where_nothing_listens(refusing, monkeypatch, form):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = form.format(unused.getsockname()[1])
-    begin = time.monotonic()
     with pytest.raises(ValueError, match=r"--cluster x: no cluster answers \(.*:\d+: "):
         ray_cluster.connected(address, "--cluster x", "client")
     monkeypatch.setenv("RAY_ADDRESS", address)
     with pytest.raises(ValueError, match=r"--ray: no cluster answers \(.*:\d+: "):
         ray_cluster.connected(ray_cluster.AUTO, "--ray", "serve")
-    assert time.monotonic() - begin < 2 * ray_cluster.SECONDS
 
 
 def test_an_address_that_answers(monkeypatch):

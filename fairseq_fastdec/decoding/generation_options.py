@@ -18,13 +18,16 @@ class ValidRange(NamedTuple):
     most: float
     reason: str
 
-    def has(self, value: Any) -> bool:
-        """Whether a value is valid; NaN is not."""
+    def is_kind(self, value: Any) -> bool:
+        """Whether a value has the type of the option."""
         if self.kind is bool:
             return isinstance(value, bool)
         is_number = isinstance(value, self.kind) and not isinstance(value, bool)
-        is_whole = self.kind is Integral
-        return is_number and (is_whole or is_float(value)) and self.least <= value <= self.most
+        return is_number and (self.kind is Integral or is_float(value))
+
+    def has(self, value: Any) -> bool:
+        """Whether a value is valid; NaN is not."""
+        return self.is_kind(value) and (self.kind is bool or self.least <= value <= self.most)
 
 
 def is_float(value: Any) -> bool:
@@ -133,18 +136,20 @@ def shown(value: Any) -> str:
     return str(value) if isinstance(value, Number) else repr(value)
 
 
-def check_kinds(args: Any) -> None:
+def check_kinds(args: Any, only_types: bool = False) -> None:
     """Check the types and ranges of values, which Python programs may have given.
 
     Args:
         args: fairseq's ``GenerationConfig``, or a namespace with some of its fields.
+        only_types: for fairseq's own generator, whose ranges are larger.
 
     Raises:
         ValueError: for a value that is invalid for every method; it names the flag.
     """
     for name, valid in VALID.items():
         value = getattr(args, name, valid)
-        if value is not valid and not valid.has(value):
+        is_valid = valid.is_kind if only_types else valid.has
+        if value is not valid and not is_valid(value):
             raise ValueError(f"{flag_of(name)} {shown(value)}: must be {valid.reason}")
 
 

@@ -15,6 +15,7 @@ from ..data.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, TokenOrder, train
 from ..data.vocabulary import segmented
 from ..decoding import DecodingGenerator, build_generator, check_asked_for
 from ..decoding.draft_file import DraftFile
+from ..decoding.generation_options import check_kinds
 from ..decoding.methods.streaming import Capacity, Streaming
 from ..decoding.option_groups import add_options
 from ..decoding.option_rules import given
@@ -124,7 +125,9 @@ class FastDecoding(Task):
             ValueError: for an option that the method does not support; it names the flag.
         """
         options = DecodingOptions.merged(self._options, args)
-        if str(options.decoding) != STOCK:
+        if str(options.decoding) == STOCK:
+            check_kinds(args, only_types=True)
+        else:
             check_asked_for(options, args)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:

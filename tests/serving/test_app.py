@@ -142,11 +142,20 @@ def test_a_long_text_does_not_fill_the_queue():
 
 
 def test_a_translation_that_takes_too_long():
-    translator = UpperCase(seconds=60)
-    answer = translate(app_with(translator, timeout_seconds=0.1), q="a")
+    class Hours(UpperCase):
+        """Takes two hours, which pass at once, by the clock of the event loop."""
+
+        async def translate_async(self, text, **options):
+            loop = asyncio.get_running_loop()
+            time = loop.time
+            loop.time = lambda: time() + 3600
+            return await super().translate_async(text, **options)
+
+    translator = Hours(seconds=7200)
+    answer = translate(app_with(translator, timeout_seconds=600), q="a")
     assert (answer.status_code, answer.json()) == (
         504,
-        {"error": "not translated within 0.1 seconds"},
+        {"error": "not translated within 600 seconds"},
     )
     assert translator.cancelled == 1
 

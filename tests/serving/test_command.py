@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import httpx
@@ -16,11 +15,17 @@ from tests.support.services import UpperCase, free_port, running, until
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "en_de" / "model"
-# A server whose model is a slow one of the tests.
+# A server whose model is a slow one of the tests, which prints what it is given.
 SLOW = """
 from fairseq_fastdec.serving import command
 from tests.support.services import UpperCase
-command.open_translator = lambda path, **options: UpperCase(seconds=1)
+
+class Slow(UpperCase):
+    async def translate_async(self, text, **options):
+        print(text, flush=True)
+        return await super().translate_async(text, **options)
+
+command.open_translator = lambda path, **options: Slow(seconds=1)
 command.main()
 """
 
@@ -115,9 +120,10 @@ def test_a_port_that_is_taken():
     assert str(end.value) == message
 
 
-def start(*words):
+def start(*words, **options):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen([sys.executable, *map(str, words)], cwd=ROOT, env=environment)
+    words = [sys.executable, *map(str, words)]
+    return subprocess.Popen(words, cwd=ROOT, env=environment, **options)
 
 
 def is_up(port):
@@ -134,20 +140,20 @@ def ask(port):
 
 def test_sigterm_lets_requests_finish():
     port = free_port()
-    process = start("-c", SLOW, "model", "--port", port)
+    process = start("-c", SLOW, "model", "--port", port, stdout=subprocess.PIPE)
     try:
         until(lambda: is_up(port))
         answers = []
         asking = threading.Thread(target=lambda: answers.append(ask(port)))
         asking.start()
-        time.sleep(0.4)
+        assert process.stdout.readline() == b"Save the document.\n"
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0
         asking.join()
         assert answers == [{"translatedText": "SAVE THE DOCUMENT."}]
     finally:
         process.kill()
-        process.wait()
+        process.communicate()
 
 
 def test_the_command_with_a_real_model(tmp_path):

@@ -38,7 +38,7 @@ class Capitals:
         if line == "die" or (line == "die once" and self.is_first_time(number)):
             os.kill(os.getpid(), signal.SIGKILL)
         if line == "wait":
-            time.sleep(60)
+            time.sleep(600)
         if line == "stop":
             raise UntranslatedLine(number, "too long")
         if line == "fail":

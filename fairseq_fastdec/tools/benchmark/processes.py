@@ -4,11 +4,15 @@ import gc
 import logging
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 from multiprocessing.util import Finalize
 from typing import Any, Optional
+
+from ...process import ignoring_interrupts
 
 # In seconds. A process that does not arrive within this time must have died.
 PATIENCE = 60
@@ -101,11 +105,16 @@ def in_team(function: Callable, *args: Any) -> list[Any]:
 
 
 def _started(context: BaseContext, shared: Optional[Turns]) -> ProcessPoolExecutor:
+    if context.get_start_method() == "forkserver":
+        with ignoring_interrupts():
+            forkserver.ensure_running()
     return ProcessPoolExecutor(1, mp_context=context, initializer=_begin, initargs=(shared,))
 
 
 def _begin(shared: Optional[Turns]) -> None:
     global turns
     turns = shared
+    # Ctrl-C also reaches this process, and its parent prints the line for it.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     # Otherwise fairseq logs its whole configuration for every method.
     logging.disable(logging.INFO)

@@ -1,7 +1,6 @@
 """Processes of a team begin together and share the work, and what the first has in memory."""
 
 import os
-import time
 
 import pytest
 
@@ -71,11 +70,12 @@ def test_a_team_shares_the_work_and_begins_together(team):
 
 
 def taken(n):
-    """In a process of a team: its numbers. It waits a little, for the others to have a turn."""
+    """In a process of a team: its numbers. It waits until the others have as many."""
     numbers = []
     for number in processes.turns.take(n):
         numbers.append(number)
-        time.sleep(0.02)
+        if number >= n % N:
+            processes.turns._line.wait(processes.PATIENCE)
     return numbers
 
 

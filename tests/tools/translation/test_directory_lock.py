@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import threading
 import time
 
 import pytest
@@ -17,7 +18,7 @@ FORK = multiprocessing.get_context("fork")
 def hold(directory, is_held, index, count):
     with locked(directory, index, count):
         is_held.set()
-        time.sleep(60)
+        time.sleep(600)
 
 
 @pytest.fixture
@@ -73,16 +74,17 @@ def test_whoever_was_killed_holds_nothing(tmp_path, held):
         assert json.loads((tmp_path / "lock").read_text())["process"] == os.getpid()
 
 
-def leave_a_worker_behind(directory, seconds):
+def leave_a_worker_behind(directory, is_done):
     with locked(directory):
-        FORK.Process(target=time.sleep, args=(seconds,)).start()
+        FORK.Process(target=is_done.wait).start()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_workers_that_outlive_their_coordinator_are_waited_for(tmp_path):
-    process = FORK.Process(target=leave_a_worker_behind, args=(tmp_path, 1.5))
+    is_done = FORK.Event()
+    process = FORK.Process(target=leave_a_worker_behind, args=(tmp_path, is_done))
     process.start()
     process.join()
-    began = time.monotonic()
+    threading.Timer(0.5, is_done.set).start()
     with locked(tmp_path):
-        assert time.monotonic() - began > 0.5
+        assert is_done.is_set()
