@@ -10,7 +10,10 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+import fairseq_fastdec
+from examples.common.en_de import MODEL
 from fairseq_fastdec.engine.kernels import loading
+from fairseq_fastdec.tools.export import export
 from tests.support import command_line, composed_once, in_parallel, made_once, smoke
 from tests.support.words import write_words
 
@@ -110,6 +113,16 @@ def blockwise(corpus, baseline, made):
         )  # fmt: skip
 
     return made("blockwise", train) / "checkpoint_last.pt"
+
+
+@pytest.fixture(scope="session")
+def bundle(made):
+    """A bundle of the bundled model."""
+
+    def fill(directory):
+        export(fairseq_fastdec.load(MODEL), directory / "model.fastdec")
+
+    return made("bundle", fill) / "model.fastdec"
 
 
 @pytest.fixture

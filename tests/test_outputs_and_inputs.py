@@ -8,15 +8,7 @@ import pytest
 import fairseq_fastdec
 from examples.common.en_de import MODEL
 from fairseq_fastdec import __main__ as front
-from fairseq_fastdec.tools.export import export
 from tests.support import after_import
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
-    export(fairseq_fastdec.load(MODEL), path)
-    return path
 
 
 @pytest.fixture

@@ -22,13 +22,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import fairseq_fastdec
-from examples.common.en_de import MODEL
 from fairseq_fastdec import __main__ as front
 from fairseq_fastdec import process
 from fairseq_fastdec.data.text import MARK
 from fairseq_fastdec.tools import translate
-from fairseq_fastdec.tools.export import export
 from fairseq_fastdec.tools.translation import command as translate_corpus
 from tests.support import after_import, command_line, telling
 from tests.support.forked import Forked
@@ -46,13 +43,6 @@ NAMES = sorted(
     (front.FAIRSEQ_COMMANDS.keys() | front.COMMANDS.keys())
     - {"serve", "translate", "translate-corpus"}
 )
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
-    export(fairseq_fastdec.load(MODEL), path)
-    return path
 
 
 @pytest.fixture

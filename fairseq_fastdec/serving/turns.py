@@ -17,7 +17,7 @@ _LOCKS: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]" = (
 
 
 async def turn() -> None:
-    """Wait until nobody else has had a turn in this iteration of the event loop.
+    """Wait until no other task has had a turn in this iteration of the event loop.
 
     The caller can then compute for a short time. However many tasks take turns, an iteration of the
     loop, and with it the response to a small request, is delayed by one of them alone.

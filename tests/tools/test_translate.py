@@ -8,17 +8,9 @@ import pytest
 
 import fairseq_fastdec
 from examples.common.en_de import MODEL
-from fairseq_fastdec.tools.export import export
 from fairseq_fastdec.tools.translate import main
 
 LINES = ["Click the Save button.", "", "Don't close the document!", "größer als 1,000"]
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
-    export(fairseq_fastdec.load(MODEL), path)
-    return path
 
 
 def test_standard_streams_without_torch(bundle, tmp_path):

@@ -26,8 +26,8 @@ struct PairBeam {
   Request request;          // forced tokens are those of the first slots: left, right, left, ...
   std::vector<Pair> pairs;  // all pairs so far
   std::vector<int64_t> entries;  // the indices of the entries' last pairs, best first
-  std::vector<Hypothesis> ended;  // without the second of two pairs that end alike
-  int64_t n_finalized = 0;        // with it
+  std::vector<Hypothesis> ended;  // of two pairs that end the same sentence, the better one
+  int64_t n_finalized = 0;        // both of them count
   int64_t steps = 0, expansions = 0;
 };
 

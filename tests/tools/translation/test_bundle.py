@@ -12,7 +12,6 @@ import pytest
 
 import fairseq_fastdec
 from examples.common.en_de import MODEL
-from fairseq_fastdec.tools.export import export
 from fairseq_fastdec.tools.translation import command
 from fairseq_fastdec.tools.translation.bundle import BundleModel
 from fairseq_fastdec.tools.translation.output_lines import OutputRules
@@ -23,13 +22,6 @@ OF_CHECKPOINT = [
     MODEL, "--path", MODEL / "checkpoint.pt", "-s", "en", "-t", "de", "--cpu",
     "--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", MODEL / "bpe.codes",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bundle") / "model.fastdec"
-    export(fairseq_fastdec.load(MODEL), path)
-    return path
 
 
 @pytest.fixture
