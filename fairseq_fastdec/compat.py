@@ -7,8 +7,8 @@ checkpoint name its file. ``--tokenizer moses`` needs no ``-s -t`` if the data d
 languages. fairseq-train rejects a precision that it cannot use without a GPU. ``--help`` of
 fairseq's commands shows the options of the task, architecture and criterion (:mod:`~.help`).
 :mod:`~.progress` gets access to the progress bar. ``--task translation_from_pretrained_bart`` works
-again. fairseq reads dictionaries, codes and raw text in UTF-8, whatever the locale, and skips byte
-order marks.
+again. fairseq reads dictionaries, codes, manifests and raw text in UTF-8, whatever the locale, and
+skips byte order marks.
 
 Checkpoints are untrusted data, so they are read with torch's restricted unpickler
 (``weights_only=True``), which rejects classes that are not on its list. fairseq's checkpoints
@@ -45,13 +45,16 @@ from fairseq.data import (
     language_pair_dataset,
     token_block_dataset,
 )
+from fairseq.data.audio import data_cfg, speech_to_text_dataset
 from fairseq.data.encoders import gpt2_bpe_utils
 from fairseq.data.encoders.fastbpe import fastBPE
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
+from fairseq.data.multilingual import multilingual_data_manager
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from fairseq.tasks import speech_to_text
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from fairseq.trainer import Trainer
 
@@ -68,8 +71,18 @@ from .wrapping import wrap
 
 logger = logging.getLogger(__name__)
 
-# The modules with fairseq's readers of dictionaries, codes, lexicons and raw data.
-READERS: tuple[Any, ...] = (dictionary, gpt2_bpe_utils, indexed_dataset, utils)
+# The modules with fairseq's readers of dictionaries, codes, lexicons, raw data, lists of languages,
+# and the manifests and configurations of speech.
+READERS: tuple[Any, ...] = (
+    data_cfg,
+    dictionary,
+    gpt2_bpe_utils,
+    indexed_dataset,
+    multilingual_data_manager,
+    speech_to_text,
+    speech_to_text_dataset,
+    utils,
+)
 
 # An environment variable that users of fairseq set so that torch 2.6 and newer load its
 # checkpoints. torch raises an error if both this variable and its opposite are set.
