@@ -7,8 +7,8 @@ checkpoint name its file. ``--tokenizer moses`` needs no ``-s -t`` if the data d
 languages. fairseq-train rejects a precision that it cannot use without a GPU. ``--help`` of
 fairseq's commands shows the options of the task, architecture and criterion (:mod:`~.help`).
 :mod:`~.progress` gets access to the progress bar. ``--task translation_from_pretrained_bart`` works
-again. fairseq reads dictionaries, codes and raw text in UTF-8, whatever the locale, and skips byte
-order marks.
+again. fairseq reads dictionaries, codes, manifests and raw text in UTF-8, whatever the locale, and
+skips byte order marks.
 
 Checkpoints are untrusted data, so they are read with torch's restricted unpickler
 (``weights_only=True``), which rejects classes that are not on its list. fairseq's checkpoints
@@ -40,17 +40,21 @@ from fairseq.data import (
     bucket_pad_length_dataset,
     data_utils,
     dictionary,
+    encoders,
     indexed_dataset,
     language_pair_dataset,
     token_block_dataset,
 )
+from fairseq.data.audio import data_cfg, speech_to_text_dataset
 from fairseq.data.encoders import gpt2_bpe_utils
 from fairseq.data.encoders.fastbpe import fastBPE
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE
+from fairseq.data.multilingual import multilingual_data_manager
 from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
+from fairseq.tasks import speech_to_text
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from fairseq.trainer import Trainer
 
@@ -67,8 +71,18 @@ from .wrapping import wrap
 
 logger = logging.getLogger(__name__)
 
-# The modules with fairseq's readers of dictionaries, codes, lexicons and raw data.
-READERS: tuple[Any, ...] = (dictionary, gpt2_bpe_utils, indexed_dataset, utils)
+# The modules with fairseq's readers of dictionaries, codes, lexicons, raw data, lists of languages,
+# and the manifests and configurations of speech.
+READERS: tuple[Any, ...] = (
+    data_cfg,
+    dictionary,
+    gpt2_bpe_utils,
+    indexed_dataset,
+    multilingual_data_manager,
+    speech_to_text,
+    speech_to_text_dataset,
+    utils,
+)
 
 # An environment variable that users of fairseq set so that torch 2.6 and newer load its
 # checkpoints. torch raises an error if both this variable and its opposite are set.
@@ -104,6 +118,7 @@ def install() -> None:
         wrap(owner, "__del__", _if_it_was_read)
     wrap(dictionary.Dictionary, "add_from_file", _naming_the_dictionary)
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
+    wrap(checkpoint_utils, "verify_checkpoint_directory", _naming_save_dir)
     wrap(Trainer, "__init__", _with_checks_of_training)
     wrap(Trainer, "load_checkpoint", _with_check_by_task)
     wrap(options, "parse_args_and_arch", _with_help_at_last)
@@ -217,6 +232,15 @@ def _naming_the_dictionary(add_from_file, dictionary, file):
 def _naming_the_file(load_checkpoint_to_cpu, path, *args, **kwargs):
     with errors_with_name(path):
         return load_checkpoint_to_cpu(path, *args, **kwargs)
+
+
+def _naming_save_dir(verify_checkpoint_directory, save_dir):
+    try:
+        verify_checkpoint_directory(save_dir)
+    except OSError as error:
+        raise ValueError(
+            f"--save-dir {save_dir}: cannot be written ({error.strerror}); name another directory"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -403,10 +427,11 @@ def _with_checked_values(parse_args_and_arch, parser, *args, **kwargs):
             raise
         raise ValueError("--arch: give an architecture, such as --arch transformer") from error
     options = parsed[0] if isinstance(parsed, tuple) else parsed
-    for name, (is_valid, wanted) in VALUES.items():
-        value = getattr(options, name, None)
-        if value is not None and not is_valid(value):
-            raise ValueError(f"{flag_of(name)} {value}: must be {wanted}")
+    for table, is_of_all in ((VALUES, False), (TOGETHER, True)):
+        for name, (is_valid, wanted) in table.items():
+            value = getattr(options, name, None)
+            if value is not None and not is_valid(options if is_of_all else value):
+                raise ValueError(f"{flag_of(name)} {value}: must be {wanted}")
     others = {**vars(options), "decoding_stats": None}
     files = [part for value in map(str, others.values()) for part in value.split(os.pathsep)]
     if getattr(options, "decoding_stats", None) is not None:
@@ -432,6 +457,18 @@ def _is_positive(value: float) -> bool:
     return value >= 1
 
 
+def _is_share(value: float) -> bool:
+    return 0 <= value <= 1
+
+
+def _are_decays(text: str) -> bool:
+    try:
+        first, second = ast.literal_eval(str(text))
+        return 0 <= first < 1 and 0 <= second < 1
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return False
+
+
 # Options by name: a test of the value, and what it must be.
 VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "model_overrides": (_is_dictionary, "a dictionary of Python, such as \"{'dropout': 0}\""),
@@ -442,6 +479,31 @@ VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "nbest": (_is_positive, "at least 1"),
     "seed": (lambda seed: 0 <= seed < 1 << 32, "from 0 to 4294967295"),
     "update_freq": (lambda numbers: min(numbers, default=0) >= 1, "at least 1"),
+    "adam_betas": (_are_decays, "two numbers from 0 to below 1, such as '(0.9, 0.98)'"),
+    "epoch2lr": (_is_dictionary, "a dictionary of Python, such as '{1: 0.1}'"),
+    "update2lr": (_is_dictionary, "a dictionary of Python, such as '{1: 0.1}'"),
+    "eval_bleu_detok": (encoders.TOKENIZER_REGISTRY.__contains__, "moses, nltk or space"),
+    "num_workers": (lambda number: number >= 0, "at least 0"),
+    # fairseq parses the second as a string.
+    **dict.fromkeys(("lr_period_updates", "total_num_update"),
+                    (lambda number: str(number) not in ("0", "0.0"), "a number other than 0")),
+    **dict.fromkeys(("dropout", "attention_dropout", "activation_dropout", "relu_dropout"),
+                    (_is_share, "from 0 to 1")),
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads", "log_interval",
+                     "lr_deacy_period", "required_batch_size_multiple", "save_interval",
+                     "validate_interval"),
+                    (_is_positive, "at least 1")),
+}  # fmt: skip
+# Options by name: a test of all options, and what this one must be.
+TOGETHER: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "warmup_updates": (
+        lambda given: given.warmup_updates >= (given.lr_scheduler == "inverse_sqrt"),
+        "at least 0, and with --lr-scheduler inverse_sqrt at least 1",
+    ),
+    "best_checkpoint_metric": (
+        lambda given: given.best_checkpoint_metric != "bleu" or getattr(given, "eval_bleu", True),
+        "a value that validation computes; add --eval-bleu for bleu",
+    ),
 }
 
 

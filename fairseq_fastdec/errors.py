@@ -37,6 +37,7 @@ REMEDIES = {
     "--save-dir, or name it with --finetune-from-model",
     "optimizer is required": "give one, such as --optimizer adam",
     "divisible by num_heads": "change --encoder-attention-heads and --decoder-attention-heads",
+    "is not Optional": "give a value",
     "min_len cannot be larger": "lower --min-len, or raise --max-len-a and --max-len-b",
     # The assertion of fairseq's generator that the loop has not reached the maximum length.
     r"^\d+ < \d+$": "the maximum length is reached: raise --max-len-b, or lower --prefix-size",
@@ -140,6 +141,9 @@ def error_of_input(error: BaseException) -> Optional[BaseException]:
         original = error_of_input(error.__context__)
         if original is not None:
             return original
+    # hydra's, of an option that is missing; its cause names it.
+    if _option_of(error) is None and _option_of(error.__cause__) is not None:
+        error = error.__cause__ or error
     names_a_flag = isinstance(error, (ValueError, AssertionError)) and str(error).startswith("--")
     # fairseq's "Model file not found" has no errno.
     is_of_file = isinstance(error, FILE_ERRORS) or (type(error) is OSError and error.errno is None)
@@ -151,7 +155,7 @@ def error_of_input(error: BaseException) -> Optional[BaseException]:
     return error if is_told and isinstance(error, Exception) else None
 
 
-def _option_of(error: BaseException) -> Optional[str]:
+def _option_of(error: Optional[BaseException]) -> Optional[str]:
     """The option in an error of omegaconf, whose classes would be slow to import."""
     return str(getattr(error, "full_key", None) or "").rpartition(".")[2] or None
 

@@ -248,6 +248,8 @@ def test_the_code_is_the_same_where_the_disk_is_full(name, unbuffered):
 
 OVERRIDES = "--model-overrides {0}: must be a dictionary of Python"
 LIMIT = "Sentences lengths should not exceed max_tokens=5; raise --max-tokens"
+BATCHES = ["--max-tokens", 400]
+SCHEDULE = ["--lr", 0.1, "--lr-scheduler"]
 # fairseq's own checks: the command, options, and a part of the line.
 CHECKS = [
     *[("generate", ["--model-overrides", text], OVERRIDES.format(text)) for text in ("{", "[1]")],
@@ -281,7 +283,26 @@ CHECKS = [
     ("train", ["--max-tokens", 400, "--encoder-attention-heads", 5], "divisible by num_heads; ch"),
     ("train", ["--max-tokens", 400, "--eval-bleu", "--eval-bleu-args", "{"], "--eval-bleu-args {:"),
     ("train", ["--max-tokens", 400, "--update-freq", 0], "--update-freq [0]: must be at least 1"),
-]
+    ("train", ["--best-checkpoint-metric", "bleu"], "--best-checkpoint-metric bleu: must be a value"
+     " that validation computes; add --eval-bleu"),
+    ("train", ["--eval-bleu", "--eval-bleu-detok", "x"], "--eval-bleu-detok x: must be moses"),
+    ("train", [*SCHEDULE, "inverse_sqrt", "--warmup-updates", 0], "--warmup-updates 0: must be at"),
+    ("train", [*SCHEDULE, "fixed", "--warmup-updates", -1], "--warmup-updates -1: must be"),
+    ("train", [*SCHEDULE, "polynomial_decay"], "--total-num-update: field"),
+    ("train", [*SCHEDULE, "polynomial_decay", "--total-num-update", 0], "0: must be a number"),
+    ("train", [*SCHEDULE, "triangular", "--max-lr", 1, "--lr-period-updates", 0], "0.0: must be a"),
+    ("train", [*SCHEDULE, "step", "--lr-deacy-period", 0], "--lr-deacy-period 0: must be at least"),
+    ("train", [*SCHEDULE, "manual", "--epoch2lr", "{"], "--epoch2lr {: must be a dictionary"),
+    *[("train", ["--adam-betas", text], f"--adam-betas {text}: must be two numbers from 0 to below")
+      for text in ("0.9", "(2, 3)", "{")],
+    ("train", ["--dropout", 2], "--dropout 2.0: must be from 0 to 1"),
+    ("train", ["--num-workers", -1], "--num-workers -1: must be at least 0"),
+    *[("train", [flag, 0], f"{flag} 0: must be at least 1")
+      for flag in ("--save-interval", "--validate-interval", "--log-interval",
+                   "--encoder-attention-heads", "--required-batch-size-multiple")],
+    *[("train", ["no save-dir", *BATCHES, "--save-dir", name], f"--save-dir {name}: cannot be wri")
+      for name in ("long", "long/a", "", "/proc/a")],
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -311,6 +332,20 @@ def line_of_our(monkeypatch, tmp_path, corpus, baseline):
 @pytest.mark.parametrize("name, given, expected", CHECKS)
 def test_fairseqs_own_checks_are_told_in_one_line(line_of_our, name, given, expected):
     assert expected in line_of_our(name, *given)
+
+
+@pytest.mark.parametrize("scheduler", ["fixed", "cosine", "inverse_sqrt"])
+def test_warm_up_where_it_may_be_missing(line_of_our, scheduler):
+    """Only one scheduler divides by its length; without a batch size, training does not begin."""
+    given = [*SCHEDULE, scheduler, "--warmup-updates", 1 if scheduler == "inverse_sqrt" else 0]
+    assert "batch size either" in line_of_our("train", *given)
+
+
+def test_data_that_are_not_there(line_of_our):
+    for given in ([], ["-s", "en", "-t", "de"]):
+        assert "No such file or directory: 'nowhere" in line_of_our(
+            "train", *BATCHES, *given, data="nowhere"
+        )
 
 
 def short(path):

@@ -13,10 +13,13 @@ from pathlib import Path
 import pytest
 from fairseq import utils
 from fairseq.data import Dictionary
+from fairseq.data.audio import data_cfg
+from fairseq.data.audio.speech_to_text_dataset import SpeechToTextDatasetCreator
 from fairseq.data.encoders import gpt2_bpe_utils
 from fairseq.data.encoders.fastbpe import fastBPE, fastBPEConfig
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 from fairseq.data.indexed_dataset import IndexedRawTextDataset
+from fairseq.data.multilingual import multilingual_data_manager
 from fairseq_cli import interactive
 from hypothesis import given
 from hypothesis import strategies as st
@@ -101,6 +104,16 @@ def gpt2(path):
     return gpt2_bpe_utils.get_encoder(path.with_suffix(".json"), path.with_suffix(".bpe")).encoder
 
 
+def languages(path):
+    given = argparse.Namespace(langs=None, lang_dict=str(path), lang_pairs=["b-d"])
+    return multilingual_data_manager.MultilingualDatasetManager.load_langs(given)
+
+
+def manifest(path):
+    path.rename(path.with_suffix(".tsv"))
+    return SpeechToTextDatasetCreator._load_samples_from_tsv(str(path.parent), path.name)
+
+
 READERS = {
     "drafts": (LINES, lambda path: DraftLines(str(path)).of([0, 1])),
     "memory": (LINES, memory),
@@ -121,6 +134,10 @@ READERS = {
     "json of codes": ('{"ü": 1}', gpt2),
     "lexicon": (LINES, lambda path: utils.load_align_dict(str(path))),
     "raw data": (LINES, raw),
+    "languages": ("b\nd\nü\n", languages),
+    "weights of languages": ('{"ü": 1}', multilingual_data_manager.load_sampling_weights),
+    "manifest": ("id\ttext\n1\tü\n", manifest),
+    "configuration": ("vocab_filename: ü\n", data_cfg.get_config_from_yaml),
     "interactive": (LINES, lambda path: list(interactive.buffered_read(str(path), 1))),
     "interactive input": (LINES, from_standard_input(lambda: [*interactive.buffered_read("-", 9)])),
 }
@@ -174,14 +191,18 @@ def test_the_locale_does_not_matter(tmp_path):
     path = tmp_path / "text"
     path.write_text(LINES, encoding="utf-8")
     (tmp_path / "codes").write_text(CODES, encoding="utf-8")
+    (tmp_path / "yaml").write_text("a: ü\n", encoding="utf-8")
     program = """
 import locale, sys
 assert locale.getpreferredencoding().lower() not in ("utf-8", "utf8")
+from pathlib import Path
 from fairseq import utils
+from fairseq.data.audio.data_cfg import get_config_from_yaml
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 import fairseq_fastdec, fairseq_cli.interactive
 from fairseq_fastdec import faster_fairseq
 faster_fairseq.install()
+assert get_config_from_yaml(Path(sys.argv[3])) == {"a": "\\u00fc"}
 assert utils.load_align_dict(sys.argv[1])["b"] == "\\u00f6"
 bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=sys.argv[2]))
 assert bpe.encode("a\\u00fc\\u00df") == "a@@ \\u00fc@@ \\u00df", bpe.encode("a\\u00fc\\u00df")
@@ -190,7 +211,8 @@ for name in sys.argv[1], "-":
     assert lines == ["Gr\\u00fc\\u00dfe a", "b \\u00f6"], lines
 """
     ended = after_import.subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program, path, tmp_path / "codes"],
+        [sys.executable, "-W", "ignore", "-c", program, path, tmp_path / "codes",
+         tmp_path / "yaml"],
         env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
         input=LINES.encode(), capture_output=True,
     )  # fmt: skip
@@ -274,7 +296,7 @@ def openings(path):
         owner = getattr(getattr(node.func, "value", None), "id", "")
         mode = node.args[1] if len(node.args) > 1 else None
         writes = isinstance(mode, ast.Constant) and str(mode.value)[:1] in ("w", "a", "x")
-        if name in OPENING and not writes and owner not in ("os", "archive", "batch"):
+        if name in OPENING and not writes and owner not in ("os", "archive", "batch", "elements"):
             yield name
 
 
