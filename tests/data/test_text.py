@@ -274,7 +274,6 @@ OTHERS = {
     ("process.py", "open"): "standard streams",
     ("serving/app.py", "read_text"): "a page of the package",
     ("serving/config.py", "open"): "TOML",
-    ("serving/markup.py", "open"): "elements of HTML",
     ("tools/benchmark/measurement.py", "read_text"): "the kernel's files",
     ("tools/benchmark/report.py", "read_text"): "the kernel's files",
     ("tools/export.py", "read_bytes"): "codes, which bundles/codec.py decodes",
