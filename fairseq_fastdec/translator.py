@@ -406,7 +406,7 @@ class Translator(JoiningTranslator):
         if len(lines) == 1 and lines[0] and not alignment:
             job = self._job(lines[0], request, own_drafts[0])
             if job is not None:
-                result = self.decoded_alone(job, details, request.nbest)
+                result = self.decoded_alone(job, details, options)
                 return result if is_one else [result]
         encoded = self._codec.encode(lines)
         tokens_of_drafts = None

@@ -127,11 +127,11 @@ class BundleTranslator(JoiningTranslator):
         """
         is_one = isinstance(texts, str)
         lines, own_drafts = lines_and_drafts(texts, drafts)
-        n_best = self.n_best(options)
         if len(lines) == 1 and lines[0]:
             job = self.job(lines[0], options, own_drafts[0])
-            result = self.decoded_alone(job, details, n_best)
+            result = self.decoded_alone(job, details, options)
             return result if is_one else [result]
+        n_best = self.n_best(options)
         empty: Any = Translation("") if details else ""
         results = [empty if n_best == 1 else [empty]] * len(lines)
         numbers = [number for number, line in enumerate(lines) if line]

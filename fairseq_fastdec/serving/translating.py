@@ -109,11 +109,13 @@ class JoiningTranslator(ABC):
         """The number of threads that decode one sentence."""
         return loading.measured(cores.n_usable(cores.usable_cores()))
 
-    def decoded_alone(self, job: Union[SentenceJob, Problem], details: bool, n_best: int) -> Any:
+    def decoded_alone(
+        self, job: Union[SentenceJob, Problem], details: bool, options: dict[str, Any]
+    ) -> Any:
         """Decode a sentence in the calling thread.
 
         Args:
-            n_best: the number of hypotheses to return.
+            options: those of the call.
 
         Returns:
             the result of :meth:`translate` for a sentence.
@@ -122,7 +124,7 @@ class JoiningTranslator(ABC):
             SentenceError: without ``details``, for a sentence that cannot be translated.
         """
         if isinstance(job, Problem):
-            return _failed(job, details, n_best)
+            return _failed(job, details, self.n_best(options))
         with cores.TURNS:
             outcome = job.recipe.decoded(job.tokens, self.n_threads(), job.draft)
         return _result(job, outcome, details)
