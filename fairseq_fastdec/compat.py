@@ -8,7 +8,7 @@ languages. fairseq-train rejects a precision that it cannot use without a GPU. `
 fairseq's commands shows the options of the task, architecture and criterion (:mod:`~.help`).
 :mod:`~.progress` gets access to the progress bar. ``--task translation_from_pretrained_bart`` works
 again. fairseq reads dictionaries, codes, manifests and raw text in UTF-8, whatever the locale, and
-skips byte order marks.
+skips byte order marks. Threads that prepare batches end before the process does.
 
 Checkpoints are untrusted data, so they are read with torch's restricted unpickler
 (``weights_only=True``), which rejects classes that are not on its list. fairseq's checkpoints
@@ -19,6 +19,7 @@ off.
 import _codecs
 import argparse
 import ast
+import atexit
 import contextlib
 import errno
 import io
@@ -26,9 +27,12 @@ import json
 import logging
 import os
 import pickle
+import queue
 import re
 import struct
 import sys
+import threading
+import time
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Optional
@@ -42,6 +46,7 @@ from fairseq.data import (
     dictionary,
     encoders,
     indexed_dataset,
+    iterators,
     language_pair_dataset,
     token_block_dataset,
 )
@@ -88,6 +93,9 @@ READERS: tuple[Any, ...] = (
 # checkpoints. torch raises an error if both this variable and its opposite are set.
 UNRESTRICTED = "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
+# Seconds to wait at the end of a process for the batch that a thread is preparing.
+LAST_BATCH = 10.0
+
 
 class UnreadableCheckpoint(pickle.UnpicklingError, ValueError):
     """A checkpoint that is damaged or contains executable code; the message names the file."""
@@ -133,6 +141,7 @@ def install() -> None:
     wrap(SubwordNMTBPE, "__init__", _with_codes_in_utf8)
     wrap(fastBPE, "__init__", _without_mark)
     progress.install()
+    atexit.register(_end_preparing)
 
 
 def _checkpoint_classes() -> list:
@@ -559,3 +568,20 @@ def _broadcast_object(obj: Any, src_rank: int, group: object, dist_device: torch
         buffer = torch.empty(int(length), dtype=torch.uint8, device=dist_device)
     distributed_utils.broadcast(buffer, src=src_rank, group=group)
     return obj if is_source else pickle.loads(buffer.cpu().numpy().tobytes())
+
+
+def _end_preparing() -> None:
+    """End fairseq's threads that prepare batches; the last one is still being prepared.
+
+    Python ends the threads that are left by unwinding their stack, and C++ aborts the process if it
+    is then in an operation of torch: after a training that ended within an epoch.
+    """
+    running = [t for t in threading.enumerate() if isinstance(t, iterators.BackgroundConsumer)]
+    for thread in running:
+        thread._max_len = 0
+    until = time.monotonic() + LAST_BATCH
+    for thread in running:
+        while thread.is_alive() and time.monotonic() < until:
+            # The thread may wait for room in its queue.
+            with contextlib.suppress(queue.Empty):
+                thread._queue.get(timeout=0.01)

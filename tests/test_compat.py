@@ -184,3 +184,23 @@ def test_the_moses_tokeniser_without_languages_says_what_to_give(baseline, tmp_p
             ValueError, match=f"^--tokenizer moses: needs the languages: .*{reason}"
         ):
             generate(data, baseline, "--tokenizer", "moses")
+
+
+def test_a_process_ends_while_batches_are_prepared():
+    code = """
+import fairseq_fastdec.plugin, torch
+from fairseq.data.iterators import BufferedIterator
+
+class Source:
+    def __len__(self):
+        return 10**9
+
+    def __iter__(self):
+        while True:
+            yield torch.ones(300, 300).mm(torch.ones(300, 300))
+
+for size in (10000, 1):
+    next(BufferedIterator(size, Source()))
+"""
+    done = after_import.run(code)
+    assert done.returncode == 0 and "terminate" not in done.stderr
