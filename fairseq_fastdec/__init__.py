@@ -1,38 +1,27 @@
 """Fast decoding for fairseq sequence-to-sequence models: ``python -m fairseq_fastdec``.
 
-Overview, from the top layer down (docs/architecture.md):
+The rooms of the package, from the top layer down (docs/architecture.md):
 
 - ``__main__.py``  ``python -m fairseq_fastdec``: the command line
-- ``tools/``       commands for data, benchmarks, distillation, figures and corpora
-- ``tasks/``       ``TASK_fastdec``: fairseq's tasks with ``--decoding``, such as
-                   ``translation_fastdec``; ``translation_double_token`` with reordered targets
-- ``opening.py``   ``fairseq_fastdec.load(...)``: translates text from Python, with checkpoints
-                   (``translator.py``) or a bundle (``bundles/``)
-- ``serving/``     continuous batching, and the HTTP service
-- ``bundles/``     models in one file, which decode without torch and fairseq
-- ``hub.py``       fairseq's hub interface, with checked options and less overhead
-- ``kept_generators.py``
-                   generators shared by calls from Python
+- ``plugin.py``    sets up the plugin and registers it with fairseq
+- ``tools/``       commands for data, distillation, figures and corpora
+- ``serving/``     the HTTP service
+- ``tasks/``       fairseq's tasks with ``--decoding``, and ``translation_double_token``
+- ``checkpoints/`` translation from Python with checkpoints, and fairseq's hub interface
 - ``decoding/``    the decoding methods, one file each; options; the choice of engine or torch
 - ``network/``     decoder steps of models in torch
 - ``models/``, ``criterions/``
                    for training: ``blockwise_transformer``, ``double_token_transformer``,
                    ``random_sub_loss``
-- ``engine/``      compiled searches and their prepared weights
-- ``data/``        orders of target tokens, batches, text encoding
-- ``errors.py``    errors in the user's input end a command with one line and exit code 2
-- ``mapped_checkpoints.py``, ``memory.py``
-                   loading of checkpoints without a second copy in memory
-- ``plugin.py``    sets up the plugin and registers it with fairseq
-- ``lean_imports.py``
-                   imports of fairseq without modules that decoding does not need
-- ``faster_fairseq.py``
-                   faster replacements for functions of fairseq, with equal results
-- ``compat.py``    compatibility with current versions of torch, and fixes of fairseq
-- ``wrapping.py``  wraps functions of fairseq
-- ``help.py``      ``--help`` and ``--help-all`` of fairseq's commands
-- ``noise.py``, ``progress.py``
-                   suppresses third-party messages; shows progress within a batch
+- ``packing/``     from modules of fairseq to parts of the engine
+- ``orders/``      orders of target tokens
+- ``translating/`` ``fairseq_fastdec.load(...)``: translates text, with batches that sentences of
+                   many callers share; bundles, which decode without torch and fairseq
+- ``engine/``      compiled searches
+- ``fairseq_patches/``
+                   changes to fairseq: fixes, faster functions, ``--help``
+- ``data/``        files of text and models
+- ``processes/``   streams, messages, errors and memory of a command's process
 
 ``import fairseq_fastdec`` registers the plugin with fairseq, with or without ``--user-dir``. If
 fairseq is not imported yet, registration waits until it is, since decoding bundles needs neither
@@ -46,13 +35,13 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Optional
 
-from . import lazy
-from .known_modules import known
+from .processes import lazy
+from .processes.known_modules import known
 
 if TYPE_CHECKING:
-    from .opening import load
-    from .results import SentenceError, Translation
-    from .translator import Translator
+    from .checkpoints.translator import Translator
+    from .translating.opening import load
+    from .translating.results import SentenceError, Translation
 
 __version__ = "0.1.0"
 
@@ -61,34 +50,27 @@ __all__ = ["SentenceError", "Translation", "Translator", "load"]
 __getattr__ = lazy.names(
     __name__,
     {
-        "load": ".opening",
-        "SentenceError": ".results",
-        "Translation": ".results",
-        "Translator": ".translator",
+        "load": ".translating.opening",
+        "SentenceError": ".translating.results",
+        "Translation": ".translating.results",
+        "Translator": ".checkpoints.translator",
     },
 )
 
 
-# The modules for decoding bundles. All other modules of the package import fairseq; the plugin is
-# set up before they are imported, not in the middle of it.
+# What decodes bundles. Everything else of the package imports fairseq; the plugin is set up before
+# it is imported, not in the middle of it.
 WITHOUT_FAIRSEQ = (
-    "__main__", "bundles", "cores", "data.atomic_files", "data.draft_lines", "data.long_words",
-    "data.model_files", "data.moses", "data.text", "data.vocabulary", "decoding.generation_options",
-    "decoding.registry", "decoding.translation_memory", "engine.kernels.loading",
-    "engine.kernels.parts", "engine.rules", "engine.searches", "errors", "known_modules", "lazy",
-    "lean_imports", "memory", "noise", "opening", "process", "ray_cluster", "results", "serving",
-    "tools.command_line", "tools.distillation.filters", "tools.kept_settings", "tools.translate",
+    "__main__", "data", "engine", "processes", "serving", "tools.command_line",
+    "tools.distillation.filters", "tools.kept_settings", "tools.translate",
     "tools.translation.arguments", "tools.translation.bundle", "tools.translation.chunks",
     "tools.translation.command", "tools.translation.coordinator",
     "tools.translation.directory_lock", "tools.translation.manifest",
     "tools.translation.output_lines", "tools.translation.pool", "tools.translation.progress_bar",
     "tools.translation.ray_node", "tools.translation.ray_pool", "tools.translation.text_files",
-    "tools.translation.worker", "wrapping",
+    "tools.translation.worker", "translating",
 )  # fmt: skip
-PACKAGES = (
-    "data", "decoding", "engine", "engine.kernels", "tools", "tools.distillation",
-    "tools.translation",
-)  # fmt: skip
+PACKAGES = ("tools", "tools.distillation", "tools.translation")
 
 
 class _Registering:

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Optional
 
-from . import __version__, process
-from .errors import end_with, errors_in_one_line, write
-from .noise import results_only
+from . import __version__
+from .processes import streams as process
+from .processes.errors import end_with, errors_in_one_line, write
+from .processes.noise import results_only
 
 ARCH = {"--arch", "-a"}
 PROGRAM = "python -m fairseq_fastdec"
@@ -92,7 +93,7 @@ def run_fairseq(name: str, arguments: list[str]) -> None:
     from fairseq.options import get_generation_parser, parse_args_and_arch
     from fairseq.tasks import TASK_REGISTRY
 
-    from . import faster_fairseq
+    from .fairseq_patches import faster_fairseq
     from .tasks import FastDecoding
 
     given = argparse.ArgumentParser(add_help=False, allow_abbrev=False)

@@ -3,7 +3,8 @@
 import gc
 import sys
 
-from . import lean_imports, noise
+from .fairseq_patches import lean_imports
+from .processes import noise
 
 # Garbage collection during the imports would take longer than the imports.
 _collects_garbage = gc.isenabled()
@@ -12,19 +13,14 @@ noise.install()
 with noise.imports_unheard():
     if lean_imports.is_decoding_command(sys.orig_argv):
         lean_imports.install()
-    from . import compat
+    from .fairseq_patches import compat
 compat.install()
 
 # Imported after compat.install(), for registration with fairseq.
-from . import (  # noqa: E402,F401
-    criterions,
-    errors,
-    faster_fairseq,
-    hub,
-    mapped_checkpoints,
-    models,
-    tasks,
-)
+from . import criterions, models, tasks  # noqa: E402,F401
+from .checkpoints import hub  # noqa: E402
+from .fairseq_patches import faster_fairseq, mapped_checkpoints  # noqa: E402
+from .processes import errors  # noqa: E402
 from .tasks.decoding_commands import is_decoding_command  # noqa: E402
 
 mapped_checkpoints.install()

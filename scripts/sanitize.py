@@ -28,11 +28,11 @@ TESTS = [
     "--ignore=tests/engine/kernels/test_kernels.py",  # a separate program
     "tests/decoding/test_ids.py",
     "tests/decoding/compiled",
-    "tests/serving/test_scheduler.py",
+    "tests/translating/test_scheduler.py",
     "-k",
     "not command_line and not many_tokens",
 ]
-THREAD_TESTS = ["tests/decoding/test_threads.py", "tests/serving/test_scheduler.py"]
+THREAD_TESTS = ["tests/decoding/test_threads.py", "tests/translating/test_scheduler.py"]
 
 
 class Sanitizers(NamedTuple):

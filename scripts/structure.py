@@ -135,7 +135,7 @@ def files_entered(call: Any) -> list[str]:
 def greedy_files() -> list[str]:
     """The files that a batch of ``greedy`` enters after an earlier one, as in fairseq-generate."""
     import fairseq_fastdec
-    from fairseq_fastdec.data.batches import DirectBatches
+    from fairseq_fastdec.checkpoints.batches import DirectBatches
 
     translator = fairseq_fastdec.load(ROOT / "examples" / "en_de" / "model")
     task, models = translator.task, translator._models

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 import fairseq_fastdec
 from fairseq_fastdec import SentenceError, Translation
-from fairseq_fastdec.bundles.translator import OPTIONS
-from fairseq_fastdec.decoding.generation_options import VALID
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.errors import flag_of
+from fairseq_fastdec.processes.errors import flag_of
 from fairseq_fastdec.tools.export import export
+from fairseq_fastdec.translating.bundle import OPTIONS
+from fairseq_fastdec.translating.generation_options import VALID
 from tests.support.compiled import compiled
 
 pytestmark = compiled

@@ -130,7 +130,7 @@ def _check_script(arguments, monkeypatch):
     with monkeypatch.context() as patch:
         patch.chdir(ROOT)
         patch.setattr(sys, "argv", arguments)
-        patch.setattr("fairseq_fastdec.process.run", lambda command, program: command())
+        patch.setattr("fairseq_fastdec.processes.streams.run", lambda command, program: command())
         patch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
         if "examples" in script.parts:  # in scripts fairseq asks for what is known, first
             patch.setattr(argparse.ArgumentParser, "parse_known_args", parse_known_and_stop)

@@ -2,6 +2,8 @@
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,9 @@ KERNELS = ROOT / PACKAGE / "engine" / "kernels" / "cpp"
 CPP = sorted(path for kind in ("*.h", "*.cpp") for path in (ROOT / PACKAGE).rglob(kind))
 
 ALONE = "engine.kernels"  # imports nothing of the package's
+
+# The rooms that decode bundles on a machine without torch and fairseq.
+WITHOUT_TORCH = ("data", "engine", "processes", "serving", "translating")
 
 FILES = sorted(
     path for path in (ROOT / PACKAGE).rglob("*.py") if path != ROOT / PACKAGE / "__init__.py"
@@ -64,6 +69,24 @@ def test_a_file_imports_its_own_floor_or_lower_ones(path):
 def test_kernels_import_nothing_of_ours(path):
     others = [name for name, _ in imported(path) if not name.startswith(ALONE)]
     assert others == []
+
+
+def test_rooms_that_need_no_torch_import_without_it():
+    rooms = [name for name in map(module_name, FILES) if name.split(".")[0] in WITHOUT_TORCH]
+    assert len(rooms) > 40
+    code = f"""
+import importlib, sys
+
+class Blocked:
+    def find_spec(name, *_):
+        assert name.partition(".")[0] not in ("torch", "fairseq"), name
+
+sys.meta_path.insert(0, Blocked)
+for name in {rooms}:
+    importlib.import_module(f"{PACKAGE}.{{name}}")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def included(path: Path) -> list[Path]:

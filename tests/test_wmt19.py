@@ -12,7 +12,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.decoding.registry import decoding_names
+from fairseq_fastdec.translating.registry import decoding_names
 from tests.support import command_line, tiny, wmt19
 
 # Our methods' options; fairseq's own generator with the same --beam is to find the same.

@@ -7,7 +7,7 @@ import numpy as np
 
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.engine.searches import BeamOptions, Recipe
-from fairseq_fastdec.serving.translating import SentenceJob
+from fairseq_fastdec.translating.translator import SentenceJob
 
 
 class EngineBatches:

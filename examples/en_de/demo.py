@@ -23,7 +23,7 @@ from examples.common import arguments
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import SCORER, Run, grouped, markdown, row_of, signed
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
-from fairseq_fastdec.noise import imports_unheard, results_only
+from fairseq_fastdec.processes.noise import imports_unheard, results_only
 from fairseq_fastdec.tools.command_line import positive
 from fairseq_fastdec.tools.corpus import best_translations
 

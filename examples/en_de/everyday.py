@@ -16,7 +16,7 @@ from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import untitled
 from examples.en_de import demo
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.noise import results_only
+from fairseq_fastdec.processes.noise import results_only
 
 SENTENCES = EN_DE / "everyday.en"
 

@@ -31,7 +31,7 @@ from examples.common.en_de import EN_DE, MODEL
 from examples.common.random_base import SOURCE_LENGTH, TARGET_LENGTH, random_network, save_base
 from examples.common.random_models import random_sentences
 from examples.common.table import markdown
-from fairseq_fastdec.noise import results_only
+from fairseq_fastdec.processes.noise import results_only
 from fairseq_fastdec.tools.command_line import positive
 
 SHARES = {"5 %": 0.05, "10 %": 0.1, "20 %": 0.2}

@@ -30,8 +30,8 @@ import fairseq_fastdec
 from examples.common.engine_batches import EngineBatches
 from examples.common.table import markdown
 from fairseq_fastdec.engine.kernels import loading
-from fairseq_fastdec.serving.scheduler import CAPACITY
-from fairseq_fastdec.serving.translating import SentenceJob
+from fairseq_fastdec.translating.scheduler import CAPACITY
+from fairseq_fastdec.translating.translator import SentenceJob
 
 LOADS = (0.5, 0.8, 0.95)
 # Rounds of measurements with a single client.

@@ -1,1 +1,1 @@
-"""Target sequences in the order in which they are decoded."""
+"""Files: text in UTF-8, models, drafts; no torch, no fairseq."""

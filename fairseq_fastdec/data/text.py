@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from typing import Any, Optional, Union
 
-from ..process import standard
+from ..processes.streams import standard
 
 MARK = codecs.BOM_UTF8
 # UTF-8; the byte order mark is skipped.

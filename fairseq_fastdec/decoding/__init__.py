@@ -6,8 +6,8 @@ Each method is one file in :mod:`.methods`; :data:`~.registry.METHODS` lists the
 
 from typing import TYPE_CHECKING
 
-from .. import lazy
-from .registry import METHODS, generator_class, register_decoding
+from ..processes import lazy
+from ..translating.registry import METHODS, generator_class, register_decoding
 
 if TYPE_CHECKING:
     from .building import asked_for, build_generator, check_asked_for

@@ -9,7 +9,7 @@ from fairseq.data import data_utils
 from fairseq.sequence_generator import EnsembleModelWithAlignment
 from torch import Tensor
 
-from ..results import Alignment
+from ..translating.results import Alignment
 
 NO_ATTENTION = "alignment True: the model does not return attention to its source; remove it"
 

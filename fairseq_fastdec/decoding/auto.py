@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from fairseq.models import FairseqEncoderDecoderModel
 
-from ..engine.network.heads import heads_agree
+from ..packing.heads import heads_agree
 from .methods.blockwise import Blockwise
 from .methods.generator import SingleHypothesisMethod
 from .methods.lookahead import Lookahead

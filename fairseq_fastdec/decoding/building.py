@@ -6,10 +6,16 @@ from typing import Any, Optional
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 
-from .generation_options import NO_REPEAT, SAMPLING_FLAGS, check_kinds, check_values, refused
+from ..translating.generation_options import (
+    NO_REPEAT,
+    SAMPLING_FLAGS,
+    check_kinds,
+    check_values,
+    refused,
+)
+from ..translating.registry import generator_class
 from .generator import FAIRSEQ_DEFAULT_BEAM, DecodingGenerator
 from .options import DecodingOptions
-from .registry import generator_class
 
 
 def build_generator(

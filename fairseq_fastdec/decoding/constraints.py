@@ -13,9 +13,9 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ..data.special_tokens import EOD, end_token, start_tokens
-from ..data.token_order import TokenOrder
 from ..engine.rules import SearchRules
+from ..orders.special_tokens import EOD, end_token, start_tokens
+from ..orders.token_order import TokenOrder
 
 
 class GenerationRules(SearchRules):

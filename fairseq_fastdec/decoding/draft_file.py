@@ -7,8 +7,8 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ..data.codec import numbers_of
 from ..data.draft_lines import DraftLines
+from .codec import numbers_of
 
 
 class DraftFile:

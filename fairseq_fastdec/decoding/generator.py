@@ -13,22 +13,23 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..data.codec import numbers_of
-from ..data.token_order import TRAINING_OF_TWO
-from ..engine import EngineModels, ProposalWays, Shortlist
+from ..decoding.shortlist import Shortlist
 from ..engine.searches import Recipe, SearchOptions
 from ..network import Ensemble
-from ..noise import at_end
+from ..orders.token_order import TRAINING_OF_TWO
+from ..packing.models import EngineModels, ProposalWays
+from ..processes.noise import at_end
+from ..translating.generation_options import NO_REPEAT
+from ..translating.registry import ANY_DRAFTED
+from ..translating.translation_memory import TranslationMemory
+from .codec import numbers_of
 from .compiled.search import CompiledSearch
 from .constraints import GenerationRules
 from .draft_file import DraftFile
-from .generation_options import NO_REPEAT
 from .hypothesis import Hypotheses, check_finite
 from .ids import check_dictionaries, check_ids, check_request
-from .registry import ANY_DRAFTED
 from .sources import Sources
 from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
-from .translation_memory import TranslationMemory
 
 if TYPE_CHECKING:
     from .options import DecodingOptions

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fairseq.data import Dictionary
 
-from ..data.token_order import TokenOrder
+from ..orders.token_order import TokenOrder
 from .hypothesis import NONE, Hypotheses, Hypothesis
 
 

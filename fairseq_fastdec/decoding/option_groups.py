@@ -8,11 +8,11 @@ from typing import Any, Optional
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 
-from ..help import as_ours
+from ..fairseq_patches.help import as_ours
+from ..translating.registry import DRAFTED
 from .methods.beams import BEAMS
 from .methods.drafts import DRAFTING
 from .option_rules import rule_of, values_of
-from .registry import DRAFTED
 
 GENERAL = "decoding"
 # Narrow groups first: an option goes into the first group that covers all its methods.

@@ -16,9 +16,9 @@ from enum import Enum
 from numbers import Integral, Real
 from typing import Any, Optional, get_args
 
-from ..errors import flag_of
-from .generation_options import is_float, shown
-from .registry import METHODS, decoding_names
+from ..processes.errors import flag_of
+from ..translating.generation_options import is_float, shown
+from ..translating.registry import METHODS, decoding_names
 
 KINDS: dict[Any, tuple[Any, str]] = {
     int: (Integral, "a whole number"),

@@ -11,8 +11,9 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from hydra.core.config_store import ConfigStore
 
-from ..engine.products.precision import PRECISIONS
-from .generation_options import READ_BY_COMMANDS
+from ..packing.precision import PRECISIONS
+from ..translating.generation_options import READ_BY_COMMANDS
+from ..translating.registry import STOCK
 from .methods.acceptance import AcceptanceOptions
 from .methods.beams import PruningOptions
 from .methods.blockwise import BlockwiseOptions
@@ -23,7 +24,6 @@ from .methods.hybrid_jacobi import HybridJacobiOptions
 from .methods.lookahead import LookaheadOptions
 from .methods.streaming import StreamingOptions
 from .option_rules import check_options, option
-from .registry import STOCK
 
 PRECISION_CHOICES = ChoiceEnum(list(PRECISIONS))
 

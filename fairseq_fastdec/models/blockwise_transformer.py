@@ -11,7 +11,7 @@ from fairseq.models.transformer import TransformerDecoder, TransformerModel, bas
 from torch import Tensor, nn
 
 from ..criterions.random_sub_loss import RandomSubLoss
-from ..stock_decoders import layers_of
+from ..packing.stock_decoders import layers_of
 from .block_heads import BlockHeads
 from .finetuning import HEADS, register_presets, shaped_by_checkpoint
 from .sequential_heads import DraftContext, SequentialHeads

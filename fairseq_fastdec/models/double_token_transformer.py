@@ -9,7 +9,7 @@ from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerDecoder, TransformerModel, base_architecture
 from torch import Tensor, nn
 
-from ..data.token_order import TokenOrder
+from ..orders.token_order import TokenOrder
 from .finetuning import register_presets, shaped_by_checkpoint
 from .from_one_token import complete
 

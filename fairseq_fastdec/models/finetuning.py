@@ -24,8 +24,8 @@ from fairseq.models.transformer import (
 )
 from torch import nn
 
-from ..data.special_tokens import EOD
-from ..errors import flag_of
+from ..orders.special_tokens import EOD
+from ..processes.errors import flag_of
 
 logger = logging.getLogger(__name__)
 

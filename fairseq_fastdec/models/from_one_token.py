@@ -10,7 +10,7 @@ from fairseq.data import Dictionary
 from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
-from ..data.special_tokens import EOD
+from ..orders.special_tokens import EOD
 
 WORDS = (
     "encoder.embed_tokens.weight",

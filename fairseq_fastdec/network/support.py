@@ -5,7 +5,7 @@ from typing import Optional
 
 from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder
 
-from ..stock_decoders import departures, is_nat
+from ..packing.stock_decoders import departures, is_nat
 
 INSTEAD = "use --decoding fairseq for this model"
 INSTEAD_OF_NAT = "decode it with --task translation_lev"

@@ -6,8 +6,8 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..engine.network.positions import positions_of
-from ..stock_decoders import layers_of
+from ..packing.positions import positions_of
+from ..packing.stock_decoders import layers_of
 from .attention import attend, visible_keys
 from .caches import RowCache, SourceCache
 

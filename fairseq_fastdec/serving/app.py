@@ -11,10 +11,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from ..results import SentenceError
+from ..translating.errors import QueueFull
+from ..translating.results import SentenceError
+from ..translating.translator import JoiningTranslator
+from ..translating.turns import in_turns
 from . import markup
 from .config import ServerOptions
-from .errors import QueueFull
 from .languages import name_of
 from .metrics import MeasuredApp, Metrics
 from .openapi import description
@@ -28,8 +30,6 @@ from .requests import (
 )
 from .slow_clients import in_time, while_connected
 from .texts import split_texts, translate_texts
-from .translating import JoiningTranslator
-from .turns import in_turns
 
 PAGE = Path(__file__).with_name("page.html")
 AUTO = "auto"

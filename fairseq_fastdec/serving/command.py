@@ -11,13 +11,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
-from ..bundles.file import is_bundle
-from ..decoding.registry import any_joining
-from ..errors import end_with, errors_in_one_line
-from ..opening import load
+from ..processes.errors import end_with, errors_in_one_line
 from ..tools.command_line import NO_OPTIONS, add_memory_options, positive, program
+from ..translating.bundle_file import is_bundle
+from ..translating.opening import load
+from ..translating.registry import any_joining
+from ..translating.scheduler import POLICIES, split_options
 from .config import ModelOptions, ServerOptions, ServiceConfig, read
-from .scheduler import POLICIES, split_options
 
 if TYPE_CHECKING:
     from .app import LanguagePair

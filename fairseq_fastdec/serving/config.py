@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Optional
 
-from .scheduler import POLICIES
+from ..translating.scheduler import POLICIES
 
 if sys.version_info >= (3, 11):
     import tomllib

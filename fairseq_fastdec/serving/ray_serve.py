@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import ray_cluster
-from ..bundles.file import is_bundle, parse
-from ..bundles.translator import BundleTranslator
+from ..processes import ray_cluster
+from ..translating.bundle import BundleTranslator
+from ..translating.bundle_file import is_bundle, parse
+from ..translating.errors import QueueFull
+from ..translating.scheduler import SchedulerOptions, split_options
 from .config import ModelOptions, ServerOptions
-from .errors import QueueFull
-from .scheduler import SchedulerOptions, split_options
 
 logger = logging.getLogger(__name__)
 

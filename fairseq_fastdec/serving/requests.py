@@ -11,9 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from ..results import BYTE_ORDER_MARK
+from ..translating.results import BYTE_ORDER_MARK
+from ..translating.turns import in_turns, turn
 from .config import ServerOptions
-from .turns import in_turns, turn
 
 MAX_ALTERNATIVES = 10
 MAX_FIELDS = 1100

@@ -8,8 +8,8 @@ from typing import Any, Optional
 
 import sentencex
 
-from ..results import BYTE_ORDER_MARK
-from .turns import in_turns
+from ..translating.results import BYTE_ORDER_MARK
+from ..translating.turns import in_turns
 
 # Takes a sentence and its drafts, and returns the hypotheses, best first.
 Translate = Callable[[str, Optional[list[str]]], Awaitable[list[str]]]

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from ..lean_imports import once_run
+from ..fairseq_patches.lean_imports import once_run
 from . import saved_task, translation_double_token, translation_fastdec  # noqa: F401
 from .fast_decoding import FastDecoding
 from .registration import register_fastdec, take_over

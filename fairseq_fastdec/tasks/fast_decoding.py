@@ -11,19 +11,19 @@ from fairseq.logging import metrics
 from fairseq.models import FairseqMultiModel
 from fairseq.tasks import FairseqTask
 
-from ..data.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, TokenOrder, trained_order
-from ..data.vocabulary import segmented
 from ..decoding import DecodingGenerator, build_generator, check_asked_for
 from ..decoding.draft_file import DraftFile
-from ..decoding.generation_options import check_kinds
 from ..decoding.methods.streaming import Capacity, Streaming
 from ..decoding.option_groups import add_options
 from ..decoding.option_rules import given
 from ..decoding.options import DecodingOptions, check_names
-from ..decoding.registry import STOCK
-from ..decoding.translation_memory import TranslationMemory
-from ..engine import release_once_prepared
-from ..mapped_checkpoints import read_weights
+from ..fairseq_patches.mapped_checkpoints import read_weights
+from ..orders.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, TokenOrder, trained_order
+from ..packing.release import release_once_prepared
+from ..translating.generation_options import check_kinds
+from ..translating.registry import STOCK
+from ..translating.translation_memory import TranslationMemory
+from ..translating.vocabulary import segmented
 from .decoding_commands import is_decoding_command, warn_of_beam, warn_of_shards
 from .stock_generator import for_one_beam, settings_of
 

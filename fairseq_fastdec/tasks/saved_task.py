@@ -13,7 +13,7 @@ from typing import Any, cast
 from fairseq.trainer import Trainer
 
 from ..decoding.options import DecodingOptions
-from ..wrapping import wrap
+from ..fairseq_patches.wrapping import wrap
 from .registration import STOCK, SUFFIX
 
 

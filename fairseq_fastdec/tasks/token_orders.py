@@ -6,12 +6,12 @@ from typing import Any, Optional
 from fairseq.sequence_scorer import SequenceScorer
 from torch import Tensor
 
-from ..data.reordered_dataset import FOLDED, ReorderedDataset
-from ..data.special_tokens import add_end_of_decoding, end_token
-from ..data.token_order import LEFT_TO_RIGHT, TokenOrder, trained_order
 from ..decoding import asked_for
 from ..decoding.natural_order import in_natural_order
-from ..decoding.registry import STOCK
+from ..orders.reordered_dataset import FOLDED, ReorderedDataset
+from ..orders.special_tokens import add_end_of_decoding, end_token
+from ..orders.token_order import LEFT_TO_RIGHT, TokenOrder, trained_order
+from ..translating.registry import STOCK
 
 NATURAL = "natural_target"
 

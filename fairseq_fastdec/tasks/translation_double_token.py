@@ -6,7 +6,7 @@ from typing import Any, Optional
 from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
-from ..data.token_order import ORDERS, TokenOrder
+from ..orders.token_order import ORDERS, TokenOrder
 from .translation_fastdec import TranslationFastdecConfig, TranslationFastdecTask
 
 

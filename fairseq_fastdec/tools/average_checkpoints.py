@@ -18,11 +18,11 @@ from typing import Any, Optional
 import torch
 from torch import Tensor
 
-from ..compat import errors_with_name
 from ..data.atomic_files import replacing
-from ..data.token_order import trained_order
-from ..errors import errors_in_one_line
-from ..noise import results_only
+from ..fairseq_patches.compat import errors_with_name
+from ..orders.token_order import trained_order
+from ..processes.errors import errors_in_one_line
+from ..processes.noise import results_only
 from .command_line import check_output, described, path_of, positive, program
 
 EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ..data.text import PathLike, check_can_be_read_again, check_is_not_read
-from ..errors import flag_of
-from ..serving.scheduler import CAPACITY
+from ..processes.errors import flag_of
+from ..translating.scheduler import CAPACITY
 
 PACKAGE = __name__.partition(".")[0]
 # Decoding options of a bundle or a checkpoint that commands without fairseq's options have.
@@ -239,7 +239,7 @@ def to_config(args: argparse.Namespace) -> Any:
     """
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-    from ..data.languages import infer_languages
+    from ..fairseq_patches.languages import infer_languages
 
     # Speech tasks have no languages.
     if hasattr(args, "source_lang"):

@@ -10,10 +10,10 @@ from fairseq import checkpoint_utils, tasks, utils
 from fairseq.data import BaseWrapperDataset
 from torch import Tensor
 
-from ..data.batches import max_positions_of
-from ..data.vocabulary import detokenized
-from ..errors import in_short
+from ..checkpoints.batches import max_positions_of
+from ..processes.errors import in_short
 from ..tasks import FastDecoding
+from ..translating.vocabulary import detokenized
 
 
 class SentenceRange(BaseWrapperDataset):

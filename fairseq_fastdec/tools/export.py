@@ -7,14 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
-from ..bundles.file import write
-from ..data.codec import TextCodec, encodes_as_fairseq, looks_up_as_fairseq
+from ..checkpoints.translator import load
 from ..data.model_files import checkpoints_of, files_beside
 from ..data.text import PathLike, check_is_not_read
-from ..engine.products.precision import PRECISIONS
-from ..errors import errors_in_one_line
-from ..noise import results_only
-from ..translator import load
+from ..decoding.codec import TextCodec, encodes_as_fairseq, looks_up_as_fairseq
+from ..packing.precision import PRECISIONS
+from ..processes.errors import errors_in_one_line
+from ..processes.noise import results_only
+from ..translating.bundle_file import write
 from .command_line import OWN_OPTIONS, given, one_or_all, path_of, positive, program
 
 DESCRIPTION = """\

@@ -26,8 +26,8 @@ from tqdm import tqdm
 
 from ..data import atomic_files
 from ..data.text import without_mark
-from ..errors import errors_in_one_line
-from ..noise import imports_unheard, results_only
+from ..processes.errors import errors_in_one_line
+from ..processes.noise import imports_unheard, results_only
 from .command_line import described, path_of, positive, program
 
 with imports_unheard():

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Optional
 
-from ..errors import end_with, errors_in_one_line
-from ..noise import results_only
-from ..opening import load
-from ..process import standard
-from ..results import Translation
+from ..processes.errors import end_with, errors_in_one_line
+from ..processes.noise import results_only
+from ..processes.streams import standard
+from ..translating.opening import load
+from ..translating.results import Translation
 from .command_line import (
     MEMORY_OPTIONS,
     NO_OPTIONS,

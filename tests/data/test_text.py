@@ -24,17 +24,17 @@ from fairseq_cli import interactive
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_fastdec import faster_fairseq
-from fairseq_fastdec.bundles.codec import SubwordNMT
 from fairseq_fastdec.data import text
 from fairseq_fastdec.data.draft_lines import DraftLines
 from fairseq_fastdec.data.model_files import bpe_of
-from fairseq_fastdec.decoding.translation_memory import TranslationMemory
-from fairseq_fastdec.engine.shortlist import Shortlist
+from fairseq_fastdec.decoding.shortlist import Shortlist
+from fairseq_fastdec.fairseq_patches import faster_fairseq
 from fairseq_fastdec.tools.benchmark.scoring import read_references
 from fairseq_fastdec.tools.prepare_data import read_lines
 from fairseq_fastdec.tools.translation.text_files import TextInput
 from fairseq_fastdec.tools.visualize.command import read_sentences
+from fairseq_fastdec.translating.bundle_codec import SubwordNMT
+from fairseq_fastdec.translating.translation_memory import TranslationMemory
 from tests.support import after_import
 
 faster_fairseq.install()  # fairseq_cli.interactive is imported last
@@ -200,7 +200,7 @@ from fairseq import utils
 from fairseq.data.audio.data_cfg import get_config_from_yaml
 from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPEConfig
 import fairseq_fastdec, fairseq_cli.interactive
-from fairseq_fastdec import faster_fairseq
+from fairseq_fastdec.fairseq_patches import faster_fairseq
 faster_fairseq.install()
 assert get_config_from_yaml(Path(sys.argv[3])) == {"a": "\\u00fc"}
 assert utils.load_align_dict(sys.argv[1])["b"] == "\\u00f6"

@@ -1,4 +1,4 @@
-"""Alignments need a model that attends; tests/test_translator.py compares them with fairseq's."""
+"""Alignments need a model that attends; checkpoints/test_translator.py compares with fairseq's."""
 
 import pytest
 import torch

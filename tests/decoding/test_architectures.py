@@ -13,9 +13,9 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.engine import obstacle
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.network.support import UnsupportedModel
+from fairseq_fastdec.packing.models import obstacle
 from tests.support import snippets, speech, tiny
 from tests.support.against_fairseq import assert_same
 from tests.support.shapes import MODELS, build, trained

@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.data.special_tokens import EOD
 from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.hypothesis import NotFinite
 from fairseq_fastdec.decoding.options import DecodingOptions
+from fairseq_fastdec.orders.special_tokens import EOD
 from tests.support import tiny
 from tests.support.against_fairseq import lengths_strategy
 from tests.support.trained_models import DOUBLE_TASKS as TASKS

@@ -4,9 +4,9 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_fastdec.data.token_order import TokenOrder
 from fairseq_fastdec.decoding.hypothesis import hypothesis
 from fairseq_fastdec.decoding.natural_order import in_natural_order
+from fairseq_fastdec.orders.token_order import TokenOrder
 
 WORDS = Dictionary()
 EOS, END = WORDS.eos(), 99

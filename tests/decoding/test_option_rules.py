@@ -6,11 +6,11 @@ from dataclasses import fields
 
 import pytest
 
-from fairseq_fastdec.decoding.generation_options import shown
 from fairseq_fastdec.decoding.option_rules import methods_of, rule_of, values_of
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.decoding.registry import METHODS
-from fairseq_fastdec.errors import flag_of
+from fairseq_fastdec.processes.errors import flag_of
+from fairseq_fastdec.translating.generation_options import shown
+from fairseq_fastdec.translating.registry import METHODS
 
 NAN, INF = math.nan, math.inf
 FIELDS = {

@@ -1,181 +1,163 @@
-"""--shortlist: every method decodes with the types it allows, and with no others.
+"""Shortlists: which types a batch may use, and logits that are those of the whole vocabulary."""
 
-These tests are about several methods, so they stand beside the folders of the methods.
-"""
+import os
 
-import argparse
-
+import numpy as np
 import pytest
-import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from fairseq_fastdec.decoding import build_generator
-from fairseq_fastdec.decoding.methods import beam as fixed_beam
-from fairseq_fastdec.decoding.methods.beams import BEAMS
-from fairseq_fastdec.decoding.methods.drafts import DRAFTING
-from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.decoding.registry import METHODS
-from fairseq_fastdec.engine import Shortlist
+from fairseq_fastdec.decoding.shortlist import Shortlist
+from fairseq_fastdec.orders.special_tokens import EOD, add_end_of_decoding
 from tests.support import tiny
-from tests.support.compiled import compiled
-from tests.support.lexical_tables import next_words, write_table
-from tests.support.trained_models import TASK, blockwise_model, stock_model
+from tests.support.lexical_tables import write_table
 
-LENGTHS = [9, 3, 1, 6, 8, 0, 5, 7]
-SINGLE = [method for method in METHODS if method != "double_token"]
+TASK = tiny.task(60)
+SEPARATE = tiny.task(20, target_words=30)
+PRECISIONS = {"model": 1e-5, "fp32": 1e-5, "bf16": 1e-2, "int8": 1e-4}
+
+
+def neighbours(n_words, n_targets=3):
+    """Word w translates to the words behind it, the nearer the likelier."""
+    return [
+        (f"w{(word + step) % n_words}", f"w{word}", 0.5**step)
+        for word in range(n_words)
+        for step in range(1, n_targets + 1)
+    ]
 
 
 @pytest.fixture(scope="module")
-def complete(tmp_path_factory):
-    """A table in which every word has all translations."""
-    words = [f"w{number}" for number in range(20)]
-    lines = [(target, source, 0.05) for source in words for target in words]
-    return write_table(tmp_path_factory.mktemp("complete") / "lex.s2t", lines)
+def shortlist(tmp_path_factory):
+    """Few types for each sentence of TASK."""
+    path = write_table(tmp_path_factory.mktemp("table") / "lex.s2t", neighbours(60))
+    return Shortlist.load(path, TASK.source_dictionary, TASK.target_dictionary, first=2, best=2)
 
 
-@pytest.fixture(scope="module")
-def narrow(tmp_path_factory):
-    return next_words(tmp_path_factory.mktemp("narrow") / "lex.s2t", 20)
+def types_by_hand(lines, sources, source, target, first, best):
+    """The shortlist, word by word."""
+    types = set(range(target.nspecial + first))
+    types |= {target.index(EOD)} if EOD in target else set()
+    for token in {token for tokens in sources for token in tokens}:
+        own = [line for line in lines if line[1] == source[token] and line[0] in target.indices]
+        own.sort(key=lambda line: -line[2])
+        types |= {target.index(line[0]) for line in own[:best]}
+        types |= {token} if source == target else set()
+    return sorted(types)
 
 
-def decode(
-    model, decoding, shortlist=None, sample=None, prefix=None, task=TASK, beam=None, **options
-):
-    if shortlist is not None:
-        options = {"shortlist": shortlist, "shortlist_first": 0, **options}
-    method = DecodingOptions(decoding=decoding, **options)
-    method.check()
-    several = decoding in (*BEAMS, "double_token")
-    args = argparse.Namespace(beam=beam or (3 if several else 1), max_len_b=15, nbest=1)
-    generator = build_generator(
-        [model], task.target_dictionary, args, method, None, None, task.source_dictionary
-    )
-    sample = sample or tiny.random_batch(task, LENGTHS)
-    return generator.generate([model], sample, prefix_tokens=prefix)
+WORDS = st.integers(0, 24).map(lambda number: f"w{number}")
 
 
-def tokens(hypotheses):
-    return [[hypothesis["tokens"].tolist() for hypothesis in own] for own in hypotheses]
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=st.lists(
+        st.tuples(WORDS, WORDS, st.floats(0, 1)), max_size=15, unique_by=lambda line: line[:2]
+    ),
+    sources=st.lists(st.lists(st.integers(0, 23), min_size=1, max_size=6), min_size=1, max_size=4),
+    first=st.integers(0, 5),
+    best=st.integers(1, 4),
+    joined=st.booleans(),
+    double=st.booleans(),
+)
+def test_the_union_is_that_of_sets(tmp_path, lines, sources, first, best, joined, double):
+    source, target = tiny.dictionary(20), tiny.dictionary(20 if joined else 30)
+    if double:
+        add_end_of_decoding(target)
+    # Which of several equally probable targets are kept is not specified.
+    lines = [(*line[:2], line[2] + number) for number, line in enumerate(lines)]
+    lines.append(("w1", "w2", 99))  # tables without a known word are refused
+    path = write_table(tmp_path / "lex.s2t", lines)
+    shortlist = Shortlist.load(path, source, target, first, best)
+    types = [own for s in sources for own in shortlist.types_of(np.array([s]), None)]
+    found = np.unique(np.concatenate(types)).tolist()
+    assert found == types_by_hand(lines, sources, source, target, first, best)
 
 
-def model_for(decoding, **kind):
-    return blockwise_model() if decoding == "blockwise" else stock_model(**kind)
-
-
-@pytest.mark.parametrize("precision", ["model", "int8"])
-@pytest.mark.parametrize("decoding", SINGLE)
-def test_a_complete_shortlist_changes_nothing(decoding, precision, complete):
-    model = model_for(decoding)
-    full = decode(model, decoding, engine_precision=precision)
-    short = decode(model, decoding, complete, engine_precision=precision, shortlist_best=20)
-    assert tokens(short) == tokens(full)
-    for own, expected in zip(short, full):
-        assert own[0]["score"].item() == pytest.approx(expected[0]["score"].item(), abs=1e-4)
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("decoding", SINGLE)
-def test_no_other_token_is_ever_chosen(decoding, seed, narrow):
-    """Of models that would like to say anything, in small batches with small shortlists."""
-    model = (
-        tiny.stir(tiny.build_model(TASK, "blockwise_transformer", block_size=3), seed)
-        if decoding == "blockwise"
-        else stock_model(seed=seed, trained=False)
-    )
-    sample = tiny.random_batch(TASK, [2, 3], seed=seed)
-    source = set(sample["net_input"]["src_tokens"].flatten().tolist())
-    allowed = source | {4 + (word - 3) % 20 for word in source if word >= 4} | {0, 2, 3}
-    used = {t for own in tokens(decode(model, decoding, narrow, sample)) for h in own for t in h}
-    assert used <= allowed
-    free = {t for own in tokens(decode(model, decoding, None, sample)) for h in own for t in h}
-    assert not free <= allowed or decoding == "blockwise"
-
-
-@pytest.mark.parametrize("way", ["compiled", "torch"])
-@pytest.mark.parametrize("decoding", SINGLE)
-def test_types_are_looked_up_once_for_each_batch(decoding, way, narrow, monkeypatch, request):
-    if way == "torch":
-        request.getfixturevalue("nothing_compiled")
-    calls = []
-    types_of = Shortlist.types_of
-    monkeypatch.setattr(Shortlist, "types_of", lambda *a: calls.append(1) or types_of(*a))
-    decode(model_for(decoding), decoding, narrow)
-    assert calls == [1]
-
-
-@compiled
-@pytest.mark.parametrize("decoding", BEAMS)
-def test_compiled_beams_build_none_in_torch(decoding, monkeypatch):
-    monkeypatch.setattr(fixed_beam, "Beam", None)
-    assert len(decode(stock_model(), decoding)) == len(LENGTHS)
-
-
-def test_double_tokens(narrow):
-    task = tiny.double_token_task()
-    model = tiny.stir(tiny.build_model(task, "double_token_transformer"))
-    sample = tiny.random_batch(task, [2, 3])
-    source = set(sample["net_input"]["src_tokens"].flatten().tolist())
-    allowed = source | {4 + (word - 3) % 20 for word in source if word >= 4} | {0, 2, 3}
-    short = decode(model, "double_token", narrow, sample, task=task)
-    assert {t for own in tokens(short) for h in own for t in h} <= allowed
-    assert all(own[0]["score"].isfinite() for own in short), "the end is possible"
-
-
-@pytest.mark.parametrize("batch_size", [1, 8])
-@pytest.mark.parametrize("decoding", ["blockwise", *DRAFTING])
-def test_lossless_methods_give_the_tokens_of_greedy_decoding(decoding, batch_size, narrow):
-    """With the same shortlist, which is that of the batch to its end."""
-    model = model_for(decoding)
-    for first in range(0, len(LENGTHS), batch_size):
-        sample = tiny.random_batch(TASK, LENGTHS[first : first + batch_size], seed=first)
-        greedy = decode(model, "greedy", narrow, sample)
-        assert tokens(decode(model, decoding, narrow, sample)) == tokens(greedy)
-
-
-@pytest.mark.parametrize("decoding", ["greedy", "blockwise", "jacobi", *BEAMS])
-def test_forced_tokens_outside_of_the_shortlist(decoding, narrow):
-    sample = tiny.random_batch(TASK, [1, 2], seed=3)
-    source = set(sample["net_input"]["src_tokens"].flatten().tolist())
-    outside = next(w for w in range(4, 24) if not {w, 4 + (w - 5) % 20} & source)
-    prefix = torch.tensor([[outside], [1]])
-    hypotheses = decode(model_for(decoding), decoding, narrow, sample, prefix)
-    assert hypotheses[0][0]["tokens"][0] == outside
-    assert hypotheses[0][0]["positional_scores"].isfinite().all()
-
-
-def test_more_beams_than_types(narrow):
-    sample = tiny.random_batch(TASK, [1], seed=3)
-    for decoding in BEAMS:
-        (own,) = decode(stock_model(trained=False), decoding, narrow, sample, beam=12)
-        assert own and own[0]["score"].isfinite()
+def test_words_that_are_in_no_dictionary_are_counted(tmp_path, caplog):
+    lines = [("w1", "w2", 0.5), ("other", "w2", 0.3), ("w1", "NULL", 0.1), ("w3", "w2", 1)]
+    path = write_table(tmp_path / "lex.s2t", lines)
+    with caplog.at_level("DEBUG"):
+        Shortlist.load(path, SEPARATE.source_dictionary, SEPARATE.target_dictionary)
+    assert "2 targets of 1 of 24 source types; skipped 2 lines" in caplog.text
 
 
 @pytest.mark.parametrize(
-    "options, message",
-    [
-        (dict(decoding="fairseq", shortlist="f"), "--shortlist f: .*use --decoding greedy"),
-        (dict(shortlist_first=3), "--shortlist-first 3: has no effect without --shortlist"),
-        (dict(shortlist_best=3), "--shortlist-best 3: has no effect without --shortlist"),
-        (dict(shortlist="f", shortlist_first=-1), "--shortlist-first -1: must be at least 0"),
-        (dict(shortlist="f", shortlist_best=0), "--shortlist-best 0: must be at least 1"),
-    ],
+    "line", ["w1 w2", "w1 w2 0.5 0.5", "w1 w2 much", "w1 w2 nan", "w1 w2 -1", "", "0.5 w1 w2"]
 )
-def test_options_that_are_wrong_or_of_no_use(options, message):
-    with pytest.raises(ValueError, match=message):
-        DecodingOptions(**{"decoding": "greedy", **options}).check()
+def test_other_lines(tmp_path, line):
+    path = tmp_path / "lex.s2t"
+    path.write_text(f"w1 w2 0.5\n{line}\n")
+    with pytest.raises(ValueError, match=r"--shortlist .*lex.s2t, line 2: not 'target source"):
+        Shortlist.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(ValueError, match="--shortlist .*missing: cannot be read"):
-        decode(stock_model(trained=False), "greedy", str(tmp_path / "missing"))
+    path = tmp_path / "lex.s2t"
+    with pytest.raises(ValueError, match="--shortlist .*No such file.*scripts/build_shortlist.py"):
+        Shortlist.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
 
 
-@pytest.mark.parametrize("rank", [None, 16])
-@pytest.mark.parametrize("batch_size", [1, 8])
-def test_heads_that_see_the_tokens_before_theirs(batch_size, rank, narrow):
-    """Their proposals are of the shortlist, and what stays is greedy's."""
-    model = blockwise_model(block_heads="sequential", block_output_rank=rank)
-    for first in range(0, len(LENGTHS), batch_size):
-        sample = tiny.random_batch(TASK, LENGTHS[first : first + batch_size], seed=first)
-        greedy = decode(model, "greedy", narrow, sample)
-        ours = decode(model, "blockwise", narrow, sample)
-        assert tokens(ours) == tokens(greedy)
+def load(path):
+    return Shortlist.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
+
+
+@pytest.mark.parametrize(
+    "lines, counts",
+    [
+        ([], "0 of 0"),
+        ([("w1", "NULL", 1), ("NULL", "w1", 1)], "0 of 0"),
+        ([("w1", f"other{n}", 1) for n in range(40)], "0 of 40"),
+        ([("w1", "w1", 1), *((f"other{n}", "w1", 1) for n in range(39))], "1 of 40"),
+    ],
+    ids=["empty", "NULL alone", "another vocabulary", "almost another vocabulary"],
+)
+def test_tables_of_other_words_are_refused(tmp_path, lines, counts):
+    path = write_table(tmp_path / "lex.s2t", lines)
+    message = f"--shortlist .*lex.s2t: {counts} lines .*; build one with .*from this model's data"
+    with pytest.raises(ValueError, match=message):
+        load(path)
+
+
+def test_one_warning_of_many_unknown_words(tmp_path, caplog):
+    """However often a generator is built."""
+    known = [("w1", f"w{n}", 1) for n in range(20)] + [("w1", "NULL", 1)] * 9
+    path = write_table(tmp_path / "few.s2t", [*known, ("w1", "other", 1)])
+    load(path)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    path = write_table(tmp_path / "many.s2t", [*known, *[("w1", "other", 1)] * 5])
+    for _ in range(3):
+        load(path)
+    (warning,) = (record for record in caplog.records if record.levelname == "WARNING")
+    assert "only 20 of 25 lines have both words in the dictionaries (80%)" in warning.getMessage()
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+def test_files_without_an_end_are_not_read(tmp_path, kind):
+    path = "/dev/zero"
+    if kind == "pipe":
+        path = str(tmp_path / "pipe")
+        os.mkfifo(path)
+    with pytest.raises(ValueError, match=f"--shortlist {path}: not a regular file; write"):
+        load(path)
+
+
+def test_directories(tmp_path):
+    with pytest.raises(ValueError, match="--shortlist .*cannot be read .Is a directory"):
+        load(tmp_path)
+
+
+def test_files_without_lines_are_not_read_to_their_end(tmp_path):
+    path = tmp_path / "model.bin"
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ValueError, match="--shortlist .*model.bin, line 1: not 'target source"):
+        load(path)
+
+
+def test_a_table_that_was_written_anew_is_read_anew(tmp_path):
+    source, target = SEPARATE.source_dictionary, SEPARATE.target_dictionary
+    word = np.array([[source.index("w5")]])
+    for target_word in ("w7", "w8"):
+        path = write_table(tmp_path / "lex.s2t", [(target_word, "w5", 1)])
+        (types,) = Shortlist.load(path, source, target, first=0).types_of(word, None)
+        assert types.tolist() == [*range(target.nspecial), target.index(target_word)]

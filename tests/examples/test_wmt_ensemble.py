@@ -9,8 +9,8 @@ from examples.common import commands
 from examples.wmt_ensemble import run as recipe
 from examples.wmt_ensemble.newstest import read_test, sgm_segments, subword_nmt_codes
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.decoding.registry import decoding_names
 from fairseq_fastdec.tools import prepare_data
+from fairseq_fastdec.translating.registry import decoding_names
 from tests.support import example_in_process, wmt19
 
 SGM = """\

@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq.sequence_generator import SequenceGenerator
 
-from fairseq_fastdec.decoding.registry import METHODS
+from fairseq_fastdec.translating.registry import METHODS
 from tests.support.lexical_tables import write_table
 from tests.support.placement import (
     CPU,

@@ -7,8 +7,8 @@ import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 
-from fairseq_fastdec.engine.network.heads import heads_agree
 from fairseq_fastdec.network import Ensemble
+from fairseq_fastdec.packing.heads import heads_agree
 from tests.support import tiny
 from tests.support.full_forward import full_logits, random_targets
 from tests.support.full_log_probs import full_log_probs

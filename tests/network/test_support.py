@@ -2,8 +2,8 @@
 
 import pytest
 
-from fairseq_fastdec.engine.network.support import unsupported_part
 from fairseq_fastdec.network.support import decodes_incrementally, departure_from_stock
+from fairseq_fastdec.packing.support import unsupported_part
 from tests.support import tiny
 from tests.support.doubles import table_model
 from tests.support.full_forward import ARCHITECTURES

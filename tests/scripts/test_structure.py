@@ -31,6 +31,6 @@ def test_lines_of_code():
 
 
 def test_files_entered():
-    from fairseq_fastdec.errors import flag_of
+    from fairseq_fastdec.processes.errors import flag_of
 
     assert structure.files_entered(lambda: flag_of("a_b")) == ["errors.py"]

@@ -16,10 +16,10 @@ import pytest
 
 import fairseq_fastdec
 from examples.corpora.ray_cluster import RayCluster
-from fairseq_fastdec.results import SentenceError
 from fairseq_fastdec.serving import ray_serve
-from fairseq_fastdec.serving.errors import QueueFull
 from fairseq_fastdec.tools.export import export
+from fairseq_fastdec.translating.errors import QueueFull
+from fairseq_fastdec.translating.results import SentenceError
 from tests.support import skips
 from tests.support.services import free_port, until
 

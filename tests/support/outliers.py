@@ -16,7 +16,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.engine.products import trial
+from fairseq_fastdec.packing import trial
 
 # These parts affect all layers.
 PARTS = ("fc1", "fc2", "qkv", "cross")

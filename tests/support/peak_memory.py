@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_fastdec.memory import trim
+from fairseq_fastdec.processes.memory import trim
 from fairseq_fastdec.tasks.translation_fastdec import (
     TranslationFastdecConfig,
     TranslationFastdecTask,

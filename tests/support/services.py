@@ -11,7 +11,7 @@ import httpx
 from fairseq_fastdec.serving.app import LanguagePair, create_app
 from fairseq_fastdec.serving.command import server_of
 from fairseq_fastdec.serving.config import ServerOptions
-from fairseq_fastdec.serving.errors import QueueFull
+from fairseq_fastdec.translating.errors import QueueFull
 
 
 class UpperCase:

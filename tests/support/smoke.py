@@ -2,15 +2,15 @@
 
 # Prefixes of test names.
 TESTS = (
-    "tests/test_compat.py::test_a_malicious_checkpoint_is_refused",
-    "tests/test_compat.py::test_the_moses_tokeniser",
+    "tests/fairseq_patches/test_compat.py::test_a_malicious_checkpoint_is_refused",
+    "tests/fairseq_patches/test_compat.py::test_the_moses_tokeniser",
     "tests/test_documents.py::test_there_",
     "tests/test_documents.py::test_trainings_end",
     "tests/test_smoke.py",
     "tests/test_style.py",
     "tests/tools/test_command_line.py",
     "tests/test_skips.py",
-    "tests/engine/kernels/test_packed.py",
+    "tests/packing/test_packed.py",
     "tests/decoding/test_against_fairseq.py::test_a_sentence",
     "tests/decoding/test_against_fairseq.py::test_one_generator",
     "tests/decoding/test_against_fairseq.py::test_another_first_token",

@@ -11,7 +11,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 import fairseq_fastdec  # noqa: F401
-from fairseq_fastdec.data.reordered_dataset import FOLDED, ReorderedDataset
+from fairseq_fastdec.orders.reordered_dataset import FOLDED, ReorderedDataset
 from fairseq_fastdec.tasks.translation_double_token import (
     TranslationDoubleTokenConfig,
     TranslationDoubleTokenTask,

@@ -4,7 +4,7 @@ import pytest
 from fairseq import checkpoint_utils
 from fairseq.models.transformer import TransformerModel
 
-from fairseq_fastdec.engine.network import own_weights
+from fairseq_fastdec.packing import own_weights
 from fairseq_fastdec.tools.distillation import command as distillation
 from tests.support.command_line import generate, hypotheses, interactive, train, validate
 
@@ -21,7 +21,7 @@ def released(monkeypatch):
             super().__init__()
             made.append(self)
 
-    monkeypatch.setattr("fairseq_fastdec.engine.network.prepared_model.OwnWeights", Counted)
+    monkeypatch.setattr("fairseq_fastdec.packing.prepared_model.OwnWeights", Counted)
 
     def count():
         number = sum(own.n_released for own in made)

@@ -12,8 +12,8 @@ from fairseq.tasks.translation import TranslationConfig
 
 from fairseq_fastdec.criterions.random_sub_loss import RandomSubLossConfig
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.errors import flag_of
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
+from fairseq_fastdec.processes.errors import flag_of
 from fairseq_fastdec.tasks.translation_double_token import TranslationDoubleTokenConfig
 from tests.support import command_line
 

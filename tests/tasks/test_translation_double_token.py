@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_fastdec.data.special_tokens import EOD
+from fairseq_fastdec.orders.special_tokens import EOD
 from fairseq_fastdec.tasks.translation_double_token import (
     TranslationDoubleTokenConfig,
     TranslationDoubleTokenTask,

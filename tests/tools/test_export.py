@@ -4,8 +4,8 @@ import pytest
 
 import fairseq_fastdec
 from examples.common.en_de import MODEL
-from fairseq_fastdec.bundles.file import read
 from fairseq_fastdec.tools.export import export, main
+from fairseq_fastdec.translating.bundle_file import read
 
 
 def test_the_command(tmp_path, capsys):

@@ -6,9 +6,10 @@ from typing import Any, Optional
 
 import numpy as np
 
-from ...engine import EngineModels, Shortlist
+from ...decoding.shortlist import Shortlist
 from ...engine.kernels.parts import EnginePart
 from ...engine.searches import PairOptions, Recipe
+from ...packing.models import EngineModels
 from ..constraints import GenerationRules
 from ..sources import Sources, are_tokens
 

@@ -9,10 +9,10 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ...engine.searches import BeamOptions
-from ...errors import flag_of
+from ...processes.errors import flag_of
+from ...translating.generation_options import SAMPLING_FLAGS
 from ..compiled.beams import BeamResult, CompiledBeams, SentenceLimits, in_order
 from ..constraints import prefix_lengths
-from ..generation_options import SAMPLING_FLAGS
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypotheses
 from ..option_rules import given

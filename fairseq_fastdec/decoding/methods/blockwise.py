@@ -9,8 +9,8 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...engine.network.heads import heads_agree
 from ...engine.searches import BlockOptions
+from ...packing.heads import heads_agree
 from ..option_rules import option
 from .acceptance import AcceptanceTest, acceptance_of
 from .generator import SingleHypothesisMethod

@@ -9,9 +9,9 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...data.special_tokens import start_tokens
-from ...data.token_order import common_order
 from ...engine.searches import PairOptions
+from ...orders.special_tokens import start_tokens
+from ...orders.token_order import common_order
 from ..compiled.beams import BeamResult, in_order
 from ..compiled.pairs import CompiledPairs
 from ..constraints import force, prefix_lengths

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from ...translating.registry import ALL_DRAFTED, DRAFTED
 from ..option_rules import option
-from ..registry import ALL_DRAFTED, DRAFTED
 from .outputs import OutputBatch, agreeing
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ... import progress
+from ...fairseq_patches import progress
 from ..compiled.beams import BeamResult, ScheduleOptions, SentenceLimits
 from ..option_rules import given, option
 from ..sources import Sources, without_padding

@@ -15,8 +15,8 @@ from ...data import atomic_files
 from ...data.text import check_is_not_read
 from ...decoding.option_groups import described
 from ...decoding.options import DecodingOptions
-from ...errors import INTERRUPTED, end_with, errors_in_one_line
-from ...noise import results_only
+from ...processes.errors import INTERRUPTED, end_with, errors_in_one_line
+from ...processes.noise import results_only
 from ..command_line import check_files, path_of, positive, program
 from . import report
 from .contest import Contest, MethodError

@@ -17,7 +17,7 @@ import torch
 from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 
-from ...errors import flag_of
+from ...processes.errors import flag_of
 from ..corpus import Corpus, uses_cuda
 from .measurement import Round
 from .methods import Division

@@ -12,7 +12,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.util import Finalize
 from typing import Any, Optional
 
-from ...process import ignoring_interrupts
+from ...processes.streams import ignoring_interrupts
 
 # In seconds. A process that does not arrive within this time must have died.
 PATIENCE = 60

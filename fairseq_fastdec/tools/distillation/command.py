@@ -12,9 +12,9 @@ import torch
 from fairseq import options
 
 from ...data.text import check_keeps
-from ...errors import INTERRUPTED, end_with, errors_in_one_line
-from ...help import as_ours
-from ...noise import results_only
+from ...fairseq_patches.help import as_ours
+from ...processes.errors import INTERRUPTED, end_with, errors_in_one_line
+from ...processes.noise import results_only
 from ..command_line import (
     add_worker_options,
     check_files,

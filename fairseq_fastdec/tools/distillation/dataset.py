@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq import options
 
-from ...noise import imports_unheard
+from ...processes.noise import imports_unheard
 from ..command_line import in_words
 from ..corpus import Corpus
 from .filters import Filters

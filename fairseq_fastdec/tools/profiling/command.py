@@ -12,9 +12,9 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import nn
 
-from ...errors import errors_in_one_line
-from ...noise import results_only
-from ...process import standard
+from ...processes.errors import errors_in_one_line
+from ...processes.noise import results_only
+from ...processes.streams import standard
 from ..command_line import described, positive, program
 from .profile import (
     BYTES_OF_WEIGHT,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...decoding import build_generator
 from ...decoding.generator import DecodingGenerator
 from ...decoding.options import DecodingOptions
-from ...engine.products.precision import PRECISIONS
+from ...packing.precision import PRECISIONS
 
 # The parts and their names in the counters of a compiled search.
 PARTS = {

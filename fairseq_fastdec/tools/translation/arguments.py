@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from ...bundles.file import is_bundle
+from ...translating.bundle_file import is_bundle
 from ..command_line import (
     add_memory_options,
     add_search_options,
@@ -62,7 +62,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
 def _parse_checkpoint(arguments: Sequence[str]) -> argparse.Namespace:
     from fairseq import options
 
-    from ...help import as_ours
+    from ...fairseq_patches.help import as_ours
 
     parser = described(options.get_generation_parser(), "translate-corpus", DESCRIPTION)
     _add_text_options(as_ours(parser.add_argument_group("text")))

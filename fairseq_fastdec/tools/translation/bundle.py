@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Optional
 
-from ...bundles.translator import BundleTranslator
 from ...data.draft_lines import DraftLines
-from ...decoding.registry import ANY_DRAFTED
-from ...results import Problem, Translation
+from ...translating.bundle import BundleTranslator
+from ...translating.registry import ANY_DRAFTED
+from ...translating.results import Problem, Translation
 from ..command_line import version
 from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypothesis
 from .text_files import content_of

@@ -16,11 +16,11 @@ from fairseq import checkpoint_utils, tasks, utils
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from ...data.batches import batches_of, max_positions_of
-from ...data.codec import TextCodec, warn_of_subwords
+from ...checkpoints.batches import batches_of, max_positions_of
+from ...checkpoints.translator import LEFT_OUT, SourceLimit, decoded, stripped_by
+from ...decoding.codec import TextCodec, warn_of_subwords
 from ...decoding.draft_file import DraftFile
-from ...results import Problem
-from ...translator import LEFT_OUT, SourceLimit, decoded, stripped_by
+from ...translating.results import Problem
 from ..command_line import to_config, version
 from ..corpus import check_options, load_models, on_device, uses_cuda
 from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypothesis

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ...data.text import check_is_not_read
-from ...errors import INTERRUPTED, end_with, errors_in_one_line
-from ...noise import results_only
-from ...process import standard
+from ...processes.errors import INTERRUPTED, end_with, errors_in_one_line
+from ...processes.noise import results_only
+from ...processes.streams import standard
 from ..command_line import MEMORY_OPTIONS, SEARCH_OPTIONS, given, in_words, program
 from ..distillation.filters import Filters
 from .arguments import (

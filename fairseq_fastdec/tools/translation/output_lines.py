@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Optional, Union
 
-from ...results import Problem
+from ...translating.results import Problem
 from ..distillation.filters import Filters
 from .chunks import Chunk, Translated
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any, Optional, Union
 
-from ... import cores
+from ...processes import cores
 from .chunks import Chunk, ChunkStore, Translated
 from .worker import ENDING, Load, Place, Progress, serve
 

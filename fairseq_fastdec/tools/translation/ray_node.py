@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NamedTuple, Union
 
-from ...noise import results_only
+from ...processes.noise import results_only
 from ..command_line import version
 from .chunks import Chunk
 from .directory_lock import locked

@@ -13,8 +13,8 @@ from typing import Any, Optional
 
 import numpy as np
 
-from ... import ray_cluster
-from ...errors import first_line
+from ...processes import ray_cluster
+from ...processes.errors import first_line
 from ..command_line import version
 from .chunks import Chunk
 from .output_lines import OutputRules

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Optional
 
 from ...data.text import MARK, without_mark
-from ...process import standard
+from ...processes.streams import standard
 
 STANDARD_STREAM = "-"
 # The number of bytes read at once. Decompressed, they can become a thousand times larger.

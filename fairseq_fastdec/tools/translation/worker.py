@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Optional, Protocol
 
-from ...cores import pin
+from ...processes.cores import pin
 from .chunks import Chunk, ChunkStore, Translated
 from .output_lines import NOT_UTF8, LineResult, OutputRules, UntranslatedLine
 

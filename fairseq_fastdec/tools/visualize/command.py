@@ -22,15 +22,15 @@ from typing import Optional
 from fairseq import options, tasks, utils
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
+from ...checkpoints.batches import max_positions_of
 from ...data import atomic_files
-from ...data.batches import max_positions_of
-from ...data.languages import infer_languages
 from ...data.text import check_is_not_read, input_text
-from ...data.vocabulary import segmented
 from ...decoding.methods.generator import SingleHypothesisMethod
-from ...errors import errors_in_one_line
-from ...help import as_ours
-from ...noise import imports_unheard, results_only
+from ...fairseq_patches.help import as_ours
+from ...fairseq_patches.languages import infer_languages
+from ...processes.errors import errors_in_one_line
+from ...processes.noise import imports_unheard, results_only
+from ...translating.vocabulary import segmented
 from ..command_line import described, path_of, positive, program
 from ..corpus import best_translations, load_models, on_device
 from . import Recorder, SentenceTrace, document, page, subwords

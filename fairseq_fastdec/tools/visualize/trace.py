@@ -6,8 +6,8 @@ from typing import Generic, Optional, TypeVar
 
 from torch import Tensor
 
-from ...decoding.registry import METHODS, generator_class
 from ...decoding.statistics import Statistics
+from ...translating.registry import METHODS, generator_class
 
 Token = TypeVar("Token", int, str)
 

@@ -16,7 +16,7 @@ from fairseq_fastdec.decoding.methods.blockwise import DEFAULT_CONFIDENCE
 from fairseq_fastdec.decoding.methods.greedy import Greedy
 from fairseq_fastdec.decoding.methods.outputs import OutputBatch
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.engine.network.heads import has_sequential_heads
+from fairseq_fastdec.packing.heads import has_sequential_heads
 from tests.support import speech, tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.data.special_tokens import EOD
 from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.options import DecodingOptions
+from fairseq_fastdec.orders.special_tokens import EOD
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples

@@ -8,7 +8,7 @@ import copy
 import pytest
 from fairseq import utils
 
-from fairseq_fastdec.decoding.registry import METHODS
+from fairseq_fastdec.translating.registry import METHODS
 from tests.support import tiny
 from tests.support.lexical_tables import write_table
 from tests.support.placement import NEEDS_GPU, model_for, task_for

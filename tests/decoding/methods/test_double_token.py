@@ -7,8 +7,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.data.special_tokens import EOD
-from fairseq_fastdec.data.token_order import TokenOrder
 from fairseq_fastdec.decoding.hypothesis import NotFinite
 from fairseq_fastdec.decoding.methods.double_token import (
     PairHypothesis,
@@ -16,6 +14,8 @@ from fairseq_fastdec.decoding.methods.double_token import (
     forced_slots,
 )
 from fairseq_fastdec.decoding.natural_order import natural
+from fairseq_fastdec.orders.special_tokens import EOD
+from fairseq_fastdec.orders.token_order import TokenOrder
 from tests.support import tiny
 from tests.support.against_fairseq import lengths_strategy
 from tests.support.to_read import (

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_fastdec.engine.network.weights import NetworkWeights
+from fairseq_fastdec.packing.weights import NetworkWeights
 from tests.support import command_line
 
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 from fairseq import options
 
-from fairseq_fastdec.results import Problem
 from fairseq_fastdec.tools.command_line import to_config
 from fairseq_fastdec.tools.translation import checkpoint
 from fairseq_fastdec.tools.translation.arguments import parse_args
 from fairseq_fastdec.tools.translation.checkpoint import CheckpointTranslator
 from fairseq_fastdec.tools.translation.chunks import Chunk
 from fairseq_fastdec.tools.translation.output_lines import Outcome, OutputRules, TextHypothesis
+from fairseq_fastdec.translating.results import Problem
 from tests.support import command_line
 
 LINES = ["a b c", "  c  c c ", "j i h g f e d c b a", "ü a", "a\u00a0b\u2028c", "a b c"]

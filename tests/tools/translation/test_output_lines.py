@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from fairseq_fastdec.results import Problem
 from fairseq_fastdec.tools.distillation.filters import Filters
 from fairseq_fastdec.tools.translation.chunks import Chunk
 from fairseq_fastdec.tools.translation.output_lines import (
@@ -18,6 +17,7 @@ from fairseq_fastdec.tools.translation.output_lines import (
     TextHypothesis,
     UntranslatedLine,
 )
+from fairseq_fastdec.translating.results import Problem
 
 CHUNK = Chunk(2, 10, "eins\nzwei\tx\nüber\r\n".encode())
 TOO_LONG = Problem("too long", "9 tokens, and 5 fit")

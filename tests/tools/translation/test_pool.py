@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_fastdec import cores
+from fairseq_fastdec.processes import cores
 from fairseq_fastdec.tools.command_line import to_config
 from fairseq_fastdec.tools.translation import pool as pool_module
 from fairseq_fastdec.tools.translation import worker

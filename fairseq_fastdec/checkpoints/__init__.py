@@ -1,0 +1,1 @@
+"""Translation from Python with fairseq's checkpoints."""

@@ -1,0 +1,1 @@
+"""Changes to fairseq: fixes, faster functions, compatibility with current versions of torch."""

@@ -1,0 +1,1 @@
+"""Target sequences in the order in which they are decoded."""

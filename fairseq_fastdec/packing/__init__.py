@@ -1,0 +1,1 @@
+"""From modules of fairseq to parts of the engine: weights, precisions, supported models."""

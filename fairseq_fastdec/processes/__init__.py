@@ -1,0 +1,1 @@
+"""The process of a command: streams, errors, messages, memory; no torch, no fairseq."""

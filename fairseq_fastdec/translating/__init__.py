@@ -1,0 +1,1 @@
+"""Translation of text with shared batches, and bundles; no torch, no fairseq."""

@@ -1,0 +1,37 @@
+"""A call from Python: from text to translations, with a bundle or with the models of checkpoints.
+
+import fairseq_fastdec
+
+translator = fairseq_fastdec.load("checkpoint_best.pt", "data-bin/en-de")
+translator.translate("Hello world.")
+"""
+
+import importlib
+from typing import Any
+
+from .bundle_file import is_bundle
+
+
+def load(path: Any, *arguments: Any, **options: Any) -> Any:
+    """Load a translation model.
+
+    Args:
+        path: a bundle of ``python -m fairseq_fastdec export``, which needs neither torch nor
+            fairseq; or a checkpoint, a directory with one, or a list of either.
+        arguments, options: passed to :meth:`~.bundles.translator.BundleTranslator.of` or
+            :func:`~.translator.load`: decoding options and, for checkpoints, dictionaries,
+            languages, tokeniser and BPE.
+
+    Returns:
+        a :class:`~.bundles.translator.BundleTranslator` or a :class:`~.translator.Translator`
+
+    Raises:
+        OSError: if a file is missing; the message names it.
+        ValueError: for an option that the method does not support, for incompatible files, and for
+            a bundle that is damaged or has another version.
+    """
+    if is_bundle(path):
+        module = importlib.import_module(".bundle", __package__)
+        return module.BundleTranslator.of(path, *arguments, **options)
+    module = importlib.import_module("..checkpoints.translator", __package__)
+    return module.load(path, *arguments, **options)
