@@ -39,7 +39,7 @@ setup(
             sorted([*glob(f"{KERNELS}/*.cpp"), *glob(f"{ENGINE}/*.cpp")]),
             include_dirs=[pybind11.get_include()] if pybind11 else [],
             depends=sorted([*glob(f"{ENGINE}/*.h"), *glob(f"{KERNELS}/*.h")]),
-            extra_compile_args=["-std=gnu++17", "-O3", "-DNDEBUG", "-Wno-psabi"],
+            extra_compile_args="-std=gnu++17 -O3 -DNDEBUG -fvisibility=hidden -Wno-psabi".split(),
             language="c++",
             optional=True,
         )

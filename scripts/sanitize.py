@@ -27,7 +27,10 @@ TESTS = [
     "tests/engine/kernels",
     "--ignore=tests/engine/kernels/test_kernels.py",  # a separate program
     "tests/decoding/test_ids.py",
-    "tests/decoding/compiled",
+    "tests/decoding/test_compiled.py",
+    "tests/decoding/test_compiled_beams.py",
+    "tests/decoding/test_compiled_outputs.py",
+    "tests/decoding/test_compiled_pairs.py",
     "tests/translating/test_scheduler.py",
     "-k",
     "not command_line and not many_tokens",
@@ -116,7 +119,7 @@ def build(copy: Path, sanitizers: Sanitizers) -> None:
     rest = copy / "rest.cpp"
     others = sorted({*engine.rglob("*.cpp")} - {binding, kernels})
     rest.write_text("".join(f'#include "{source}"\n' for source in others))
-    flags = "-std=gnu++17 -Wno-psabi -fPIC -g1 -fno-omit-frame-pointer".split()
+    flags = "-std=gnu++17 -fvisibility=hidden -Wno-psabi -fPIC -g1 -fno-omit-frame-pointer".split()
     flags += sanitizers.flags.split()
     flags += [f"-I{pybind11.get_include()}", f"-I{sysconfig.get_paths()['include']}"]
     # Without checks of the stack and of undefined behavior, which would double the compile time,

@@ -24,7 +24,7 @@ DOORS = ("admit", "decode", "submit")
 # Types of a finished sentence, or of one of its hypotheses.
 RESULTS = (
     "Translation", "Hypothesis", "BeamResult", "Ended", "Outputs", "Finished", "Collected",
-    "RawHypothesis", "Output", "SentenceRecord", "BeamRecord", "Result",
+    "RawHypothesis", "Output", "SentenceRecord", "BeamRecord", "Result", "Results",
 )  # fmt: skip
 # Options, and all names that they have had in the code.
 NAMES = {

@@ -292,9 +292,11 @@ class RecordingGenerator:
 
     Attributes:
         hypotheses: the fixed result.
+        tokens_per_step: as of the generator that decodes.
     """
 
-    def __init__(self, eos: int) -> None:
+    def __init__(self, eos: int, tokens_per_step: int) -> None:
+        self.tokens_per_step = tokens_per_step
         scores = torch.zeros(1)
         nothing = {"attention": NONE, "alignment": NONE, "positional_scores": scores}
         self.hypotheses = [[{"tokens": torch.tensor([eos]), "score": scores[0], **nothing}]]
@@ -511,7 +513,8 @@ class Translator(JoiningTranslator):
 
     def _recorded(self, source: Tensor, request: Request) -> tuple[RecordingGenerator, Any]:
         """A recording generator that the task has called for a sentence, and the task's result."""
-        generator = RecordingGenerator(self.task.target_dictionary.eos())
+        n_tokens = getattr(self._models[0].decoder, "tokens_per_step", 1)
+        generator = RecordingGenerator(self.task.target_dictionary.eos(), n_tokens)
         (batch,) = self._batches(None, [source], request)
         return generator, self.task.inference_step(generator, self._models, batch)
 

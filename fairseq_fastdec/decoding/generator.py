@@ -4,7 +4,7 @@ import functools
 import logging
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 import numpy as np
@@ -14,7 +14,8 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..decoding.shortlist import Shortlist
-from ..engine.searches import Recipe, SearchOptions
+from ..engine.rules import Limits
+from ..engine.searches import Recipe, Result, SearchOptions
 from ..network import Ensemble
 from ..orders.token_order import TRAINING_OF_TWO
 from ..packing.models import EngineModels, ProposalWays
@@ -23,13 +24,14 @@ from ..translating.generation_options import NO_REPEAT
 from ..translating.registry import ANY_DRAFTED
 from ..translating.translation_memory import TranslationMemory
 from .codec import numbers_of
-from .compiled.search import CompiledSearch
+from .compiled import CompiledSearch
 from .constraints import GenerationRules
 from .draft_file import DraftFile
 from .hypothesis import Hypotheses, check_finite
 from .ids import check_dictionaries, check_ids, check_request
+from .request import Request
 from .sources import Sources
-from .statistics import SentenceRecord, Statistics, StatisticsFile, log_summary
+from .statistics import Statistics, StatisticsFile, log_summary
 
 if TYPE_CHECKING:
     from .options import DecodingOptions
@@ -49,10 +51,10 @@ class DecodingGenerator(ABC):
 
     Attributes:
         keeps_one_hypothesis: whether ``--beam`` and ``--nbest`` above 1 are invalid.
+        accepts_blocks: whether the statistics record the number of tokens kept per step.
         verifies_drafts: whether it accepts drafts given for the sentences.
         tokens_per_step: the number of tokens that the model has to predict per step.
         honours: the flags of fairseq's optional features that this method supports.
-        search_class: the class of :attr:`search`, for methods with :meth:`search_options`.
         network: the models, for :meth:`translate`.
         beam: ``--beam``, at most the number of types that can be chosen.
         shortlist: the target types of ``--shortlist``; ``None`` for all.
@@ -64,9 +66,9 @@ class DecodingGenerator(ABC):
             observer, torch decodes.
     """
 
-    search: Any
-    search_class: type[CompiledSearch]
+    search: Optional[CompiledSearch]
     keeps_one_hypothesis = False
+    accepts_blocks = True
     verifies_drafts = False
     tokens_per_step = 1
     honours: frozenset[str] = frozenset({NO_REPEAT})
@@ -140,7 +142,9 @@ class DecodingGenerator(ABC):
             ValueError: for an option that is incompatible with the models or the dictionary.
         """
 
-    def choose_search(self, models: Sequence[FairseqEncoderDecoderModel]) -> Optional[Any]:
+    def choose_search(
+        self, models: Sequence[FairseqEncoderDecoderModel]
+    ) -> Optional[CompiledSearch]:
         """The method in compiled code; ``None`` if torch decodes.
 
         Raises:
@@ -192,7 +196,7 @@ class DecodingGenerator(ABC):
     def compiled_search(self, options: SearchOptions) -> CompiledSearch:
         """A compiled search with the models and rules of this generator."""
         given = (self._engine, self.rules, self.temperature, options, self.shortlist)
-        return self.search_class(*given)
+        return CompiledSearch(*given)
 
     @property
     def n_proposing_heads(self) -> int:
@@ -225,56 +229,68 @@ class DecodingGenerator(ABC):
         is_recorded = self.options.decoding_stats is not None
         if is_recorded or self.shortlist is not None or not self.decodes_compiled():
             return None
-        return self.search.recipe(n_source, self.eos)
+        assert self.search is not None
+        return self.search.recipe(n_source, self.first_token(self.eos))
 
-    def run(
-        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
-    ) -> tuple[Hypotheses, list[SentenceRecord]]:
+    def run(self, request: Request) -> Iterable[Result]:
         """Translate a batch with compiled code or torch; see :meth:`translate`."""
+        request.n_forced(self.rules.pad)
+        self.prepare_request(request)
         translate = self.translate_compiled if self.decodes_compiled() else self.translate
-        return translate(sources, ids, bos, prefix)
+        return translate(request)
 
-    def encode(self, sources: Sources, prefix: Optional[Tensor]) -> None:
+    def first_token(self, bos: int) -> int:
+        """The token before the first.
+
+        Args:
+            bos: that of the request; EOS by default.
+        """
+        return bos
+
+    def prepare_request(self, request: Request) -> None:
+        """Set what the method needs in a request, or reject it.
+
+        Raises:
+            ValueError: for a prefix that the method does not support.
+        """
+
+    def limits(self, request: Request) -> Limits:
+        """The limits of each output; in fairseq, they depend on the widths of the batch.
+
+        Raises:
+            ValueError: for a --min-len above the maximum length.
+        """
+        n, width = request.n, request.sources.width
+        return self.rules.limits([width] * n, [request.prefix_width] * n)
+
+    def encode(self, request: Request) -> None:
         """Encode the sources, one empty row of the network for each."""
         self.network.reset()
-        types = self.allowed_types(sources, prefix)
+        types = self.allowed_types(request)
         if types is not None:
-            self.network.restrict(types, sources.device)
-        self.network.encode(sources.net_input)
+            self.network.restrict(types, request.device)
+        self.network.encode(request.sources.net_input)
 
-    def allowed_types(
-        self, sources: Sources, prefix: Optional[Tensor]
-    ) -> Optional[list[np.ndarray]]:
-        """The target types that ``--shortlist`` allows for each source; ``None`` for all.
-
-        Args:
-            prefix: as for :meth:`translate`.
-        """
+    def allowed_types(self, request: Request) -> Optional[list[np.ndarray]]:
+        """The target types that ``--shortlist`` allows for each source; ``None`` for all."""
         if self.shortlist is None:
             return None
-        forced = None if prefix is None else prefix.cpu().numpy()
-        return self.shortlist.types_of(sources.content.cpu().numpy(), forced)
+        tokens = request.source_tokens
+        assert tokens is not None  # checked when the shortlist is loaded
+        return self.shortlist.types_of(tokens, request.prefix_tokens)
 
-    def translate_compiled(
-        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
-    ) -> tuple[Hypotheses, list[SentenceRecord]]:
+    def translate_compiled(self, request: Request) -> Iterable[Result]:
         """Translate a batch with :attr:`search`; see :meth:`translate`."""
-        return self.search.translate(sources, ids, bos, prefix, self.statistics)
+        assert self.search is not None
+        return self.search.results(request, self.limits(request), self.statistics)
 
     @abstractmethod
-    def translate(
-        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
-    ) -> tuple[Hypotheses, list[SentenceRecord]]:
+    def translate(self, request: Request) -> Iterable[Result]:
         """Translate a batch with torch.
 
-        Args:
-            sources: B sources, already checked.
-            ids: the sentence numbers, for the records.
-            bos: the token before the first.
-            prefix: forced first tokens ``[B, P]``, padded on the right, or ``None``.
-
         Returns:
-            the result of :meth:`generate`, and the cost of each sentence
+            for each sentence, in any order, its place in the batch, its hypotheses as fairseq's
+            dicts, and its cost
         """
 
     @torch.no_grad()
@@ -321,12 +337,17 @@ class DecodingGenerator(ABC):
             return []
         with self._lock:
             ids = self._ids(sample, sources.n)
-            sources = sources._replace(drafts=self._given_drafts_of(sample, sources.n))
+            drafts = self._given_drafts_of(sample, sources.n)
             check_request(sources, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
-            hypotheses, records = self.run(sources, ids, bos, prefix_tokens)
-            for record in records:
-                self.statistics.count_sentence(record)
-            self._file.write(records)
+            request = Request(sources, ids, self.first_token(bos), prefix_tokens, drafts)
+            results = sorted(self.run(request), key=lambda result: result.id)
+            if not self.accepts_blocks:
+                results = [result._replace(blocks=[]) for result in results]
+            for result in results:
+                n_tokens = result.hypotheses[0]["tokens"].numel()
+                self.statistics.count_sentence(n_tokens, len(result.blocks))
+            self._file.write(zip(ids, sources.lengths.tolist(), results))
+        hypotheses = [result.hypotheses for result in results]
         check_finite(hypotheses, ids)
         return hypotheses
 

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..engine.searches import Output
+
 Hypothesis = dict[str, Any]
 Hypotheses = list[list[Hypothesis]]
 
@@ -61,6 +63,12 @@ def hypothesis(tokens: Tensor, score: float, positional_scores: Tensor) -> Hypot
         "alignment": NONE,
         "positional_scores": positional_scores,
     }
+
+
+def hypothesis_of(output: Output) -> Hypothesis:
+    """fairseq's dict of the engine's output."""
+    tokens, scores, score = output
+    return hypothesis(torch.from_numpy(tokens), score, torch.from_numpy(scores))
 
 
 def best_first(hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:

@@ -5,8 +5,7 @@ fairseq's batches store them under one of three names, as in its ``SequenceGener
 models with a padding mask.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Union
 
 import torch
 from torch import Tensor
@@ -22,13 +21,11 @@ class Sources(NamedTuple):
             of speech, padded on the right.
         lengths: int64 ``[B]``, tokens or frames, without padding.
         net_input: all inputs of the encoder.
-        drafts: for each output, int64 ``[D]``, empty for none; ``None`` if the batch has no drafts.
     """
 
     content: Tensor
     lengths: Tensor
     net_input: dict[str, Any]
-    drafts: Optional[Sequence[Tensor]] = None
 
     @classmethod
     def of(cls, sample: dict[str, Any], pad: int) -> "Sources":

@@ -8,31 +8,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
+from ..engine.searches import Result
+
 logger = logging.getLogger(__name__)
 
-INVOCATIONS = ("encoder_invocations", "decoder_invocations", "row_invocations")
-
-
-@dataclass
-class SentenceRecord:
-    """The cost of one sentence; ``blocks`` are the numbers of tokens accepted per step."""
-
-    id: int
-    source_tokens: int
-    tokens: int
-    invocations: int
-    blocks: list[int]
-
-    def as_json(self) -> str:
-        """One line for ``--decoding-stats``."""
-        return json.dumps(self.__dict__)
-
-
-@dataclass
-class BeamRecord(SentenceRecord):
-    """The cost of one sentence in beam search; ``expansions`` are its rows over all invocations."""
-
-    expansions: int
+# Counters of a compiled search.
+COUNTERS = (
+    "encoder_invocations",
+    "decoder_invocations",
+    "row_invocations",
+    "drafted",
+    "drafted_right",
+    "beam_steps",
+    "waiting",
+)
 
 
 @dataclass
@@ -70,11 +59,17 @@ class Statistics:
     drafted_right: int = 0
     seconds: dict[str, float] = field(default_factory=dict, compare=False)
 
-    def count(self, before: Any, now: Any, names: Iterable[str]) -> None:
-        """Add the increase of a search's counters and seconds since ``before``."""
-        for name in names:
+    def count_search(self, before: Any, now: Any) -> None:
+        """Add the increase of a compiled search's counters and seconds since ``before``."""
+        for name in COUNTERS:
             added = getattr(now, name) - getattr(before, name)
             setattr(self, name, getattr(self, name) + added)
+        # The first admission is not a refill.
+        self.refills += now.encoder_invocations - before.encoder_invocations - 1
+        if now.accepted:
+            verified = [now.verified - before.verified] * len(now.accepted)
+            pairs = zip(now.accepted, before.accepted)
+            self.count_heads(verified, [new - old for new, old in pairs])
         for part, seconds in now.seconds.items():
             own_seconds = seconds - before.seconds[part]
             self.seconds[part] = self.seconds.get(part, 0.0) + own_seconds
@@ -101,11 +96,11 @@ class Statistics:
         self.drafted += proposed
         self.drafted_right += right
 
-    def count_sentence(self, record: SentenceRecord) -> None:
-        """Count a finished sentence."""
+    def count_sentence(self, n_tokens: int, n_blocks: int) -> None:
+        """Count a finished sentence and its accepted blocks."""
         self.sentences += 1
-        self.tokens += record.tokens
-        self.blocks += len(record.blocks)
+        self.tokens += n_tokens
+        self.blocks += n_blocks
 
     def tokens_per_invocation(self) -> float:
         """Output tokens (EOS included) per row invocation."""
@@ -142,6 +137,18 @@ class Statistics:
         return ", ".join(parts)
 
 
+def record_of(number: int, source_tokens: int, result: Result) -> dict[str, Any]:
+    """The cost of a sentence, as ``--decoding-stats`` writes it."""
+    record = {
+        "id": number,
+        "source_tokens": source_tokens,
+        "tokens": result.hypotheses[0]["tokens"].numel(),
+        "invocations": result.steps,
+        "blocks": result.blocks,
+    }
+    return {**record, "expansions": result.expansions} if result.expansions else record
+
+
 class StatisticsFile:
     """Appends sentence records to ``--decoding-stats FILE``; opening empties the file."""
 
@@ -153,14 +160,15 @@ class StatisticsFile:
         self._path = path
         self._append(b"", "wb")
 
-    def write(self, records: list[SentenceRecord]) -> None:
-        """Write a batch of records.
+    def write(self, results: Iterable[tuple[int, int, Result]]) -> None:
+        """Write a line for each sentence, with its number, source tokens and result.
 
         Raises:
             ValueError: if the file can no longer be written.
         """
         if self._path is not None:
-            self._append("".join(record.as_json() + "\n" for record in records).encode(), "ab")
+            lines = (json.dumps(record_of(*result)) + "\n" for result in results)
+            self._append("".join(lines).encode(), "ab")
 
     def _append(self, content: bytes, mode: str) -> None:
         if self._path is None:

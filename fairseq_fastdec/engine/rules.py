@@ -2,9 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from .kernels import loading
+
+
+class Limits(NamedTuple):
+    """Limits of the outputs of B sentences, in tokens.
+
+    Attributes:
+        max_lens: the maximum length without EOS, int64 ``[B]``.
+        waived: the number of first tokens for which --min-len is waived, int64 ``[B]``.
+    """
+
+    max_lens: np.ndarray
+    waived: np.ndarray
 
 
 @dataclass
@@ -76,6 +90,19 @@ class SearchRules:
                 "lower it, or raise the others"
             )
         return longest
+
+    def limits(self, source_widths: Sequence[int], prefix_widths: Sequence[int]) -> Limits:
+        """The limits of sentences, of which fairseq waives --min-len over the width of prefixes.
+
+        Args:
+            source_widths: see :meth:`max_len`; prefix_widths: the number of forced tokens, padding
+                included.
+
+        Raises:
+            ValueError: see :meth:`max_len`.
+        """
+        max_lens = np.array([self.max_len(width) for width in source_widths])
+        return Limits(max_lens, np.minimum(prefix_widths, max_lens))
 
     def score(self, positional_scores: Sequence[float]) -> float:
         """The score of a hypothesis, from the log-probabilities of its tokens."""

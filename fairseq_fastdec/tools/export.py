@@ -94,8 +94,11 @@ def content_of(translator: Any) -> dict[str, Any]:
     for part in own["models"]:
         if "encoder" not in part.arguments:
             raise ValueError("the encoder has no compiled code, which bundles need")
-    search = (type(recipe.options).__name__, recipe.options._asdict())
-    beam = {"threshold": float("inf"), "n_per_entry": None, "lets_wait": False}
+    methods = {own["method"]: tuple(recipe.options)}
+    if recipe.options.kind != "pairs":
+        # Models of one token a step.
+        beam = {"beam": 5, "max_candidates": None}
+        methods = {"greedy": ("blocks", {}), "beam": ("beam", beam), **methods}
     return {
         **own,
         "options": {"nbest": n_best},
@@ -103,11 +106,7 @@ def content_of(translator: Any) -> dict[str, Any]:
         "temperature": recipe.temperature,
         "bos": recipe.bos,
         "prefix": recipe.prefix,
-        "methods": {
-            "greedy": ("BlockOptions", {"records_blocks": False}),
-            "beam": ("BeamOptions", {"width": 5, **beam}),
-            own["method"]: search,
-        },
+        "methods": methods,
         "text": _text(codec, translator.task),
     }
 

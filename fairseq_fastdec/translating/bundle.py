@@ -11,16 +11,16 @@ import numpy as np
 from ..data.model_files import PathLike
 from ..engine.kernels import loading
 from ..engine.rules import SearchRules
-from ..engine.searches import BeamOptions, BlockOptions, JacobiOptions, Output, Recipe
+from ..engine.searches import Output, Recipe
 from .bundle_codec import BundleCodec
 from .bundle_file import read
+from .bundle_options import search_of
 from .generation_options import HONOURED, check_kinds, check_values, shown
 from .registry import ANY_DRAFTED
 from .results import Problem, SentenceError, Translation
 from .translation_memory import TranslationMemory
 from .translator import JoiningTranslator, SentenceJob, check_verifies, lines_and_drafts
 
-KINDS = {kind.__name__: kind for kind in (BeamOptions, BlockOptions, JacobiOptions)}
 # fairseq's search options; all but unnormalized have the name of the field of SearchRules.
 RULES = {"unnormalized"} | {field.name for field in fields(SearchRules)} & HONOURED.keys()
 OPTIONS = sorted({"decoding", "beam", "nbest", "temperature"} | RULES)
@@ -233,8 +233,7 @@ class BundleTranslator(JoiningTranslator):
         """
         content, methods = self._content, self._content["methods"]
         n_best, beam = options.get("nbest", 1), options.get("beam")
-        kind, _ = methods[content["method"]]
-        has_beams = kind == BeamOptions.__name__
+        has_beams = "beam" in search_of(*methods[content["method"]]).options
         # By default, the beam size chooses between greedy and beam, as for a checkpoint.
         usual = content["method"]
         if max(n_best, beam or 1) > 1 and not has_beams:
@@ -247,13 +246,11 @@ class BundleTranslator(JoiningTranslator):
                 f"decoding {method}: the bundle has {', '.join(methods)}; export it with "
                 f"--decoding {method}"
             )
-        kind, arguments = methods[method]
-        # Earlier versions had trees of proposals; chains have the same output.
-        arguments = {name: value for name, value in arguments.items() if name != "n_in_tree"}
-        search = KINDS[kind](**arguments)
-        if isinstance(search, BeamOptions):
-            width = search.width if beam is None else beam
-            search = search._replace(width=min(width, content["most_beam"]))
+        search = search_of(*methods[method])
+        if "beam" in search.options:
+            width = search.n_best if beam is None else beam
+            width_used = min(width, content["most_beam"])
+            search = search._replace(options={**search.options, "beam": width_used})
             if n_best > width:
                 raise ValueError(f"nbest {n_best}: must be at most beam {width}; increase beam")
         elif max(n_best, beam or 1) > 1:

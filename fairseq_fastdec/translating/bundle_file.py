@@ -21,7 +21,9 @@ from ..data.model_files import PathLike
 from ..engine.kernels.parts import EnginePart
 
 MARK = b"FASTDEC\n"
-VERSION = 1
+VERSION = 2
+# The first version had other names of options, see bundle_options.py.
+READABLE = (1, 2)
 HEAD = struct.Struct("<8sIxxxxQQ32s")
 DIGEST = 32
 # Arrays are aligned to cache lines.
@@ -93,10 +95,10 @@ def parse(data: Any, path: PathLike) -> dict[str, Any]:
     if len(head) < HEAD.size:
         raise ValueError(f"{path}: truncated, {size} bytes; {again}")
     _, version, n_described, length, digest = HEAD.unpack(head)
-    if version != VERSION:
+    if version not in READABLE:
         raise ValueError(
-            f"{path}: the bundle has version {version}, but this package reads version {VERSION}; "
-            "export it again"
+            f"{path}: the bundle has version {version}, but this package reads versions up to "
+            f"{VERSION}; export it again"
         )
     if size < length:
         raise ValueError(f"{path}: truncated, {size} of {length} bytes; {again}")

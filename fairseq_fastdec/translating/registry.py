@@ -36,7 +36,7 @@ ALL_DRAFTED = ", ".join(DRAFTED)
 ANY_DRAFTED = f"{', '.join(DRAFTED[:-1])} or {DRAFTED[-1]}"
 
 # The methods whose sentences cannot join a running batch.
-OF_WHOLE_BATCHES = (STOCK, "double_token")
+OF_WHOLE_BATCHES = (STOCK,)
 
 GeneratorClass = TypeVar("GeneratorClass", bound=type)
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 
 from ..engine.kernels import loading
-from ..engine.searches import Output, Recipe, hypotheses_of
+from ..engine.searches import Output, Recipe, results_of
 from ..processes import cores
 from .errors import QueueFull
 from .generation_options import COUNT, PLUS, ValidRange, shown
@@ -120,13 +120,12 @@ class Mailbox:
     def receive(self) -> None:
         """Wait for at least one sentence, and call ``done`` for all that have finished."""
         os.read(self.fileno(), 1)
-        taken = self.engine.take()
-        for number, error, found in zip(taken.ids, taken.errors, hypotheses_of(taken)):
+        for result in results_of(self.engine.take()):
             # The sentence may have been cancelled in the meantime.
-            awaited = self._awaited.pop(number, None)
+            awaited = self._awaited.pop(result.id, None)
             if awaited is not None:
-                outcome = RuntimeError(error) if error else awaited.recipe.outputs(found)
-                awaited.done(outcome)
+                failed = RuntimeError(result.error) if result.error else None
+                awaited.done(failed or awaited.recipe.ranked(result))
 
     def cancel(self, number: int) -> None:
         """Drop a sentence that waits or is being decoded; its ``done`` is not called."""
@@ -204,16 +203,14 @@ class Scheduler:
             raise RuntimeError("the translator is closed")
         number = next(_NUMBERS)
         most = self._most_waiting if is_bounded else None
-        is_taken = self._service.submit(
+        is_taken = recipe.admit(
             recipe.search,
             number,
-            tokens[None],
-            recipe.bos,
-            recipe.rules.max_len(len(tokens)),
-            recipe.forced,
+            tokens,
             draft,
-            mailbox.engine,
-            loading.bounded(most),
+            service=self._service,
+            mailbox=mailbox.engine,
+            most_waiting=loading.bounded(most),
         )
         if not is_taken:
             raise QueueFull(f"{most} sentences are waiting already")

@@ -16,6 +16,7 @@ from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.engine.kernels.loading import library
 from tests.support import tiny
 from tests.support.blockwise import EOS, MAX_LEN, constant_model, generator_for, in_fp64
+from tests.support.to_read import record_into
 from tests.support.trained_models import TASK, blockwise_model
 
 PAD = TASK.target_dictionary.pad()
@@ -95,22 +96,20 @@ def test_against_the_slow_reference(rule, frozen, precision, block_size, lengths
         options = dict(options, engine_precision="fp32")
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     generator = generator_for([model], decoding_block_size=block_size, **options)
-    records = []
-    generator._file.write = records.extend
+    records = record_into(generator)
     hypotheses = generator.generate([model], sample)
     for index, (hypothesis, record) in enumerate(zip(hypotheses, records)):
         net_input = {key: value[index : index + 1] for key, value in sample["net_input"].items()}
         tokens, blocks = slow_blockwise(model, net_input, block_size, accepts)
         assert hypothesis[0]["tokens"].tolist() == tokens
-        assert record.blocks == blocks
+        assert record["blocks"] == blocks
 
 
 def blocks_of(model, sample, **options):
     generator = generator_for([model], **options)
-    records = []
-    generator._file.write = records.extend
+    records = record_into(generator)
     generator.generate([model], sample)
-    return [record.blocks for record in records]
+    return [record["blocks"] for record in records]
 
 
 @pytest.mark.parametrize("block_heads", ["parallel", "sequential"])

@@ -5,13 +5,12 @@ import logging
 import os
 
 import pytest
+import torch
 
-from fairseq_fastdec.decoding.statistics import (
-    SentenceRecord,
-    Statistics,
-    StatisticsFile,
-    log_summary,
-)
+from fairseq_fastdec.decoding.statistics import Statistics, StatisticsFile, log_summary
+from fairseq_fastdec.engine.searches import Result
+
+RESULT = Result(0, [{"tokens": torch.zeros(4)}], 2, blocks=[3, 1])
 
 
 def counted():
@@ -19,7 +18,7 @@ def counted():
     for n_rows in (2, 2, 1):
         statistics.count_step(n_rows)
     for tokens, blocks in ((6, [2, 3, 1]), (4, [4])):
-        statistics.count_sentence(SentenceRecord(0, 3, tokens, len(blocks) + 1, blocks))
+        statistics.count_sentence(tokens, len(blocks))
     statistics.count_heads([3, 3], [2, 1])
     statistics.count_heads([1, 1], [1, 1])
     return statistics
@@ -71,14 +70,11 @@ def test_a_file_is_emptied_and_appended_to(tmp_path):
     path.write_text("old\n")
     file = StatisticsFile(str(path))
     for index in range(2):
-        file.write([SentenceRecord(index, 3, 4, 2, [3, 1])])
+        file.write([(index, 3, RESULT)])
     records = [json.loads(line) for line in path.read_text().splitlines()]
     assert records[1] == {
         "id": 1, "source_tokens": 3, "tokens": 4, "invocations": 2, "blocks": [3, 1],
     }  # fmt: skip
-
-
-RECORD = SentenceRecord(0, 3, 4, 2, [3, 1])
 
 
 @pytest.mark.parametrize(
@@ -102,15 +98,15 @@ def test_a_file_that_cannot_be_written_any_more(tmp_path, monkeypatch):
     """A disk that is full by now, and a place that is none any more."""
     path = tmp_path / "stats.jsonl"
     file = StatisticsFile(str(path))
-    file.write([RECORD])
+    file.write([(0, 3, RESULT)])
     os.remove(path)
     os.symlink("/dev/full", path)
     with pytest.raises(ValueError, match="^--decoding-stats .*stats.jsonl: .*No space left"):
-        file.write([RECORD])
+        file.write([(0, 3, RESULT)])
     os.remove(path)
     path.mkdir()
     with pytest.raises(ValueError, match="^--decoding-stats .*stats.jsonl: .*Is a directory"):
-        file.write([RECORD])
+        file.write([(0, 3, RESULT)])
 
 
 def test_a_disk_that_fills_up_while_it_is_written(tmp_path, monkeypatch):
@@ -120,4 +116,4 @@ def test_a_disk_that_fills_up_while_it_is_written(tmp_path, monkeypatch):
     os.remove(tmp_path / "stats.jsonl")
     os.symlink("/dev/full", tmp_path / "stats.jsonl")
     with pytest.raises(ValueError, match="^--decoding-stats .*stats.jsonl: .*No space left"):
-        file.write([RECORD])
+        file.write([(0, 3, RESULT)])

@@ -4,6 +4,7 @@ import argparse
 
 import torch
 from fairseq.sequence_generator import SequenceGenerator
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding import build_generator
@@ -37,7 +38,13 @@ def fairseq_generator(models, beam_size=1, **options):
 
 def fairseq_hypotheses(models, sample, prefix_tokens=None, bos_token=None, **options):
     generator = fairseq_generator(models, **options)
-    return generator.generate(models, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
+    given = dict(prefix_tokens=prefix_tokens, bos_token=bos_token)
+    try:
+        return generator.generate(models, sample, **given)
+    except AssertionError:
+        # fairseq's own check, if its n-gram rule forbids EOS where a sentence has to end.
+        assume(not options.get("no_repeat_ngram_size"))
+        raise
 
 
 NAMES = dict(len_penalty="lenpen", unk_penalty="unkpen")

@@ -1,5 +1,6 @@
 """Checks of compiled searches: sentences that join, cancellation, and several threads."""
 
+import numpy
 import pytest
 import torch
 
@@ -19,12 +20,6 @@ def prefixes(n_sentences, longest, n_types=24):
     return tokens.masked_fill(is_beyond, words.pad())
 
 
-def outputs_of(finished):
-    """The tokens and scores of each output."""
-    found = searches.outputs_of(finished.outputs)
-    return [(tokens.tolist(), scores.tolist()) for tokens, scores in found]
-
-
 def assert_alike_beams(ours, expected, atol=1e-4):
     """Check for the same hypotheses in the same order, except for those with equal scores."""
     assert len(ours) == len(expected)
@@ -39,56 +34,56 @@ def assert_alike_beams(ours, expected, atol=1e-4):
                 torch.testing.assert_close(same[name], one[name], atol=atol, rtol=atol)
 
 
-def numbers_of_beams(finished):
-    """For each sentence, the tokens, scores and totals of its hypotheses, and its counts."""
-    found = searches.hypotheses_of(finished)
+def admit(search, sources, numbers, bos, prefix=None, max_len=12, **given):
+    """Add sentences to a search.
+
+    Args:
+        sources: int64 ``[B, S]``, or ``None``; numbers: their ids.
+    """
+    n = len(numbers)
+    limits = numpy.full(n, max_len), numpy.zeros(n, int)
+    search.admit(numpy.array(numbers), bos, *limits, sources, prefix=prefix, **given)
+
+
+def finished(search):
+    """The results of a search by id: tokens, scores and totals of hypotheses; and the costs."""
     return {
-        number: ([(*map(list, own[:2]), own[2]) for own in hypotheses], steps, expansions)
-        for number, hypotheses, steps, expansions in zip(
-            finished.ids, found, finished.steps, finished.expansions
+        result.id: (
+            [(list(own.tokens), list(own.positional_scores), own.score) for own in outputs],
+            result.steps,
+            result.expansions,
+            result.blocks,
         )
+        for result in searches.results_of(search.finished())
+        for outputs in [result.hypotheses]
     }
 
 
-def found_alone(search, admit, numbers_of, lengths):
+def outputs_of(search):
+    """The tokens and scores of the first output of each sentence, by id."""
+    return {number: outputs[0][:2] for number, (outputs, *_) in finished(search).items()}
+
+
+def found_alone(search, bos, lengths):
     """The results for sentences of these lengths, decoded one after another."""
     found = {}
     for number, source in enumerate(_sources(lengths)):
-        admit(search, source, number)
+        admit(search, source, [number], bos)
         assert search.advance(1000, 1) == 0
-        found.update(numbers_of(search.finished()))
+        found.update(finished(search))
     return found
 
 
-def found_joining(search, admit, numbers_of, lengths, n_threads=1):
+def found_joining(search, bos, lengths, n_threads=1):
     """The results for sentences that join while others are in progress."""
     found = {}
     for number, source in enumerate(_sources(lengths)):
-        admit(search, source, number)
+        admit(search, source, [number], bos)
         search.advance(1 + number % 3, n_threads)
-        found.update(numbers_of(search.finished()))
+        found.update(finished(search))
     assert search.advance(1000, n_threads) == 0
-    found.update(numbers_of(search.finished()))
+    found.update(finished(search))
     return found
-
-
-def assert_cancelled_ones_leave(search, admit, numbers_of, sources, n_steps):
-    """Cancel three of four sentences, int64 ``[4, S]``; the other one is not affected.
-
-    Two of them have been in progress for ``n_steps``.
-    """
-    for number in (10, 11, 12, 13):
-        admit(search, sources[number - 10 :][:1].numpy(), number)
-    assert search.cancel(13)  # not started yet
-    search.advance(n_steps, 1)
-    assert search.cancel(10) and search.cancel(12)  # in progress
-    assert not search.cancel(99)
-    search.advance(1000, 1)
-    found = numbers_of(search.finished())
-    assert sorted(found) == [11]
-    admit(search, sources[1:2].numpy(), 11)
-    search.advance(1000, 1)
-    assert numbers_of(search.finished()) == found
 
 
 def _sources(lengths):

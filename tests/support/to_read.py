@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.options import DecodingOptions
+from fairseq_fastdec.decoding.statistics import record_of
 from tests.support.against_fairseq import NAMES
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
@@ -86,7 +87,7 @@ def assert_as_compiled(
 def record_into(generator):
     """Redirect --decoding-stats to a list, and return it."""
     written = []
-    generator._file.write = written.extend
+    generator._file.write = lambda results: written.extend(record_of(*own) for own in results)
     return written
 
 

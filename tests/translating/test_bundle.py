@@ -1,6 +1,7 @@
 """A bundle gives the translations of the checkpoint that it was made of, without torch."""
 
 import copy
+import math
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import fairseq_fastdec
 from examples.common.en_de import MODEL
 from fairseq_fastdec import SentenceError, Translation
 from fairseq_fastdec.tools.export import export
+from fairseq_fastdec.translating import bundle_file
 from fairseq_fastdec.translating.bundle import OPTIONS, BundleTranslator
 from fairseq_fastdec.translating.bundle_file import read, write
 from tests.support.trained_models import stock_model  # noqa: F401  (registers architectures)
@@ -65,17 +67,54 @@ def test_translations_are_those_of_the_checkpoint(pair, name):
     assert bundle.translate(LINES[0]) == translator.translate(LINES[0])
 
 
-@pytest.mark.parametrize("n_in_tree", [0, 15])
-def test_bundles_of_versions_with_trees_of_proposals(pair, tmp_path, n_in_tree):
-    _, bundle, path = pair("blockwise")
+def as_first_version(kind, given):
+    """A search in the names of the first version, of which some had trees of proposals."""
+    given, old = dict(given), {}
+    if kind == "beam":
+        old = {"threshold": given.pop("prune_threshold", math.inf), "width": given.pop("beam")}
+        old["n_per_entry"] = given.pop("max_candidates")
+        old["lets_wait"] = given.pop("finalize", "fairseq") == "paper"
+        assert not given
+        return "BeamOptions", old
+    if kind == "blocks":
+        acceptance = {"kind": given.pop("acceptance", "exact")}
+        acceptance["min_block"] = given.pop("min_block_size", 1)
+        if acceptance["kind"] == "topk":
+            acceptance["n_best"] = given.pop("acceptance_topk")
+        old = {"acceptance": acceptance, "n_heads": given.pop("decoding_block_size", 1)}
+        old["confidence"] = given.pop("proposal_confidence", 0.0)
+        old["by_time"] = given.pop("by_time", False)
+        old["window"] = given.pop("lookahead_window", 1)
+        old.update(records_blocks=True, n_in_tree=15)
+    else:
+        old = {"block_size": given.pop("jacobi_block_size")}
+        old["ends_inside_blocks"] = given.pop("ends_within_block")
+        old["waits_behind_eos"] = given.pop("waits_behind_eos")
+        old.update(n_heads=1, records_blocks=True)
+        given.pop("parallel_len_a", None), given.pop("parallel_len_b", None)
+    drafts = {"kind": given.pop("guess", "pad")}
+    drafts["replaces_answers"] = given.pop("replaces_answers", False)
+    if drafts["kind"] == "ngram":
+        drafts["order"] = given.pop("ngram_order")
+        drafts["across_sentences"] = given.pop("ngram_pool") == "run"
+    assert not given
+    old["drafts"] = drafts
+    return {"blocks": "BlockOptions", "jacobi": "JacobiOptions"}[kind], old
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_bundles_of_the_first_version(pair, tmp_path, name, monkeypatch):
+    _, bundle, path = pair(name)
     content = read(path)
-    for kind, arguments in content["methods"].values():
-        if kind == "BlockOptions":
-            arguments["n_in_tree"] = n_in_tree
+    methods = content["methods"]
+    content["methods"] = {own: as_first_version(*search) for own, search in methods.items()}
+    monkeypatch.setattr(bundle_file, "VERSION", 1)
     write(tmp_path / "old.fastdec", content)
+    assert (tmp_path / "old.fastdec").read_bytes()[8] == 1 != path.read_bytes()[8]
     old = fairseq_fastdec.load(tmp_path / "old.fastdec")
     assert old.translate(LINES, details=True) == bundle.translate(LINES, details=True)
-    assert old.translate(LINES[0], decoding="greedy") == bundle.translate(LINES[0])
+    for options in (dict(decoding="greedy"), dict(decoding="beam", beam=3, nbest=2)):
+        assert old.translate(LINES[0], **options) == bundle.translate(LINES[0], **options)
 
 
 def test_options_of_a_call(pair):

@@ -266,7 +266,7 @@ def test_threads_that_cannot_start():
 def test_a_service_ends_while_its_thread_frees_a_model(translator, tmp_path):
     """The thread needs the GIL for that, and the end of the service waits for the thread."""
     export(translator, tmp_path / "model.fastdec")
-    content, tokens = read(tmp_path / "model.fastdec"), np.array([[4, 5, 2]])
+    content, tokens = read(tmp_path / "model.fastdec"), np.array([4, 5, 2])
 
     def run():
         service = library().Service(
@@ -276,7 +276,8 @@ def test_a_service_ends_while_its_thread_frees_a_model(translator, tmp_path):
         # The thread keeps the searches of four recipes; each recipe has its own models.
         for number in range(5):
             own = BundleTranslator(content, {})._usual[0]
-            service.submit(own.search, number, tokens, own.bos, 20, None, None, mailbox, 99)
+            given = dict(service=service, mailbox=mailbox, most_waiting=99)
+            own.admit(own.search, number, tokens, **given)
             del own
             if number < 4:
                 os.read(mailbox.fileno(), 1)

@@ -53,7 +53,7 @@ def at_least(proposals: Tensor, log_probs: Tensor, test: AcceptanceTest, n: int)
     return is_accepted
 
 
-# A test, and its arguments in compiled code, those of ``_engine.Acceptance``.
+# A test, and its options in compiled code.
 Acceptance = tuple[AcceptanceTest, dict[str, Any]]
 
 
@@ -63,13 +63,13 @@ def _exact(options: "DecodingOptions", dictionary: Dictionary) -> Acceptance:
 
 def _topk(options: "DecodingOptions", dictionary: Dictionary) -> Acceptance:
     n = min(options.acceptance_topk, len(dictionary))
-    return partial(among_best, n=n), {"n_best": n}
+    return partial(among_best, n=n), {"acceptance_topk": n}
 
 
 def _distance(options: "DecodingOptions", dictionary: Dictionary) -> Acceptance:
     epsilon, values = options.acceptance_distance, integer_values(dictionary)
     test = partial(within_distance, epsilon=epsilon, values=values)
-    return test, {"distance": epsilon, "values": values.tolist()}
+    return test, {"acceptance_distance": epsilon, "values": values.tolist()}
 
 
 # By the values of --acceptance, which have the same names in compiled code.
@@ -121,7 +121,7 @@ def acceptance_of(options: "DecodingOptions", dictionary: Dictionary) -> Accepta
     test, arguments = ACCEPTANCES[kind](options, dictionary)
     if n > 1:
         test = partial(at_least, test=test, n=n)
-    return test, {"kind": kind, "min_block": n, **arguments}
+    return test, {"acceptance": kind, "min_block_size": n, **arguments}
 
 
 def _is_possible(proposals: Tensor, log_probs: Tensor) -> Tensor:

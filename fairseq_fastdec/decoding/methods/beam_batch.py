@@ -5,7 +5,7 @@ Line numbers refer to Algorithm 1 of Yang, Yao, DeNero and Klein (EMNLP 2020).
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from torch import Tensor
@@ -25,9 +25,18 @@ class BeamBatch:
     """
 
     def __init__(
-        self, network: Ensemble, rules: GenerationRules, rule: BeamRule, statistics: Statistics
+        self,
+        network: Ensemble,
+        rules: GenerationRules,
+        rule: BeamRule,
+        draws: Optional[Draws],
+        statistics: Statistics,
     ) -> None:
-        self._network, self._rules, self._rule = network, rules, rule
+        """
+        Args:
+            draws: samples one extension of each candidate; ``None`` for the best extensions.
+        """
+        self._network, self._rules, self._rule, self._draws = network, rules, rule, draws
         self._statistics = statistics
         self.beams: list[Beam] = []
         network.reset()
@@ -68,7 +77,7 @@ class BeamBatch:
             found = [candidate for _ in beam.growing for candidate in next(extensions)]
             beam.steps, beam.expansions = beam.steps + 1, beam.expansions + len(beam.growing)
             first = beam.growing[0]
-            self._rule.update(beam, found, self._rules.eos)
+            self._rule.update(beam, found, self._rules.eos, self._draws is not None)
             if self._rule.is_done(beam):
                 # If the model gives NaN, no token is possible: the sentence ends here.
                 end = first.extended(self._rules.eos, -math.inf, -math.inf)
@@ -107,11 +116,11 @@ class BeamBatch:
             log_probs: ``[R, V]``.
         """
         rule = self._rule
-        if rule.draws is None:
-            n = min(rule.n_extensions, rule.per_candidate or rule.n_extensions, log_probs.size(1))
+        if self._draws is None:
+            n = min(rule.n_extensions, rule.max_candidates or rule.n_extensions, log_probs.size(1))
             choices: Any = zip(*log_probs.topk(n))
         else:
-            choices = self._drawn(rule.draws, log_probs, candidates)
+            choices = self._drawn(self._draws, log_probs, candidates)
         for (_, own), (scores, tokens) in zip(candidates, choices):
             totals = scores + own.total
             columns = (tokens.tolist(), scores.tolist(), totals.tolist())
@@ -123,7 +132,5 @@ class BeamBatch:
     ) -> Iterator[tuple[Tensor, Tensor]]:
         """Log-probabilities and tokens drawn for each candidate: k for an empty one, else 1."""
         for row, (beam, candidate) in enumerate(candidates):
-            places = (
-                [beam.growing.index(candidate)] if candidate.tokens else range(self._rule.width)
-            )
+            places = [beam.growing.index(candidate)] if candidate.tokens else range(self._rule.beam)
             yield draws.draw(log_probs[row], beam.number, beam.length, places)

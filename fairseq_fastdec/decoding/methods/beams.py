@@ -14,7 +14,6 @@ from fairseq.dataclass import ChoiceEnum
 from ..constraints import GenerationRules
 from ..hypothesis import Hypothesis, best_first, hypothesis
 from ..option_rules import option
-from .sampling import Draws
 
 BEAMS = ("beam", "variable_beam", "streaming")
 FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])
@@ -105,33 +104,39 @@ class BeamRule:
     """Decides which candidates stay on a beam.
 
     Attributes:
-        width: k, the maximum number of candidates of a beam and of hypotheses of a sentence.
-        threshold: delta, the absolute threshold of section 4; infinite for no pruning.
-        per_candidate: M, the most extensions of one candidate (section 4); ``None`` for any number.
-        waits: whether a finished candidate waits on the beam until it is the best (appendix A.1,
-            ``--finalize paper``) or is final immediately as in fairseq (``--finalize fairseq``).
-        draws: samples one extension of each candidate (``--sampling``); ``None`` for the best
-            extensions.
+        beam: k, the maximum number of candidates of a beam and of hypotheses of a sentence.
+        prune_threshold: delta, the absolute threshold of section 4; infinite for no pruning.
+        max_candidates: M, the most extensions of one candidate (section 4); ``None`` for any
+            number.
+        finalize: ``paper``, a finished candidate waits on the beam until it is the best (appendix
+            A.1), or ``fairseq``, it is final immediately.
     """
 
-    width: int
-    threshold: float
-    per_candidate: Optional[int]
-    waits: bool
-    draws: Optional[Draws] = None
+    beam: int
+    prune_threshold: float
+    max_candidates: Optional[int]
+    finalize: str
+
+    @property
+    def waits(self) -> bool:
+        """Whether finished candidates wait on the beam."""
+        return self.finalize == "paper"
 
     @property
     def n_extensions(self) -> int:
         """The number of extensions of a beam that compete. At least k of 2k are unfinished."""
-        return self.width if self.waits else 2 * self.width
+        return self.beam if self.waits else 2 * self.beam
 
-    def update(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
+    def update(
+        self, beam: Beam, extensions: list[Candidate], eos: int, are_samples: bool = False
+    ) -> None:
         """Line 16, from B_i of length l_t to l_t + 1, and line 17, its finalized candidates.
 
         Args:
             extensions: of the growing candidates, in their order.
+            are_samples: whether they were drawn, so that they do not compete.
         """
-        if self.draws is None:
+        if not are_samples:
             extensions = sorted(extensions, key=_total, reverse=True)[: self.n_extensions]
         if self.waits:
             self._update_as_paper(beam, extensions, eos)
@@ -141,11 +146,11 @@ class BeamRule:
     def _update_as_paper(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
         """Appendix A.1: a finished candidate stays on the beam until it is the best one."""
         # Finished candidates are not expanded; they compete with their scores.
-        candidates = sorted(extensions + beam.waiting, key=_total, reverse=True)[: self.width]
+        candidates = sorted(extensions + beam.waiting, key=_total, reverse=True)[: self.beam]
         is_growing = [candidate.tokens[-1] != eos for candidate in candidates]
         # Finished candidates better than all growing ones become final.
         n_best = is_growing.index(True) if any(is_growing) else len(candidates)
-        n_open = self.width - len(beam.final)
+        n_open = self.beam - len(beam.final)
         final = candidates[:n_best][:n_open]
         kept = self._within_threshold(beam, candidates, candidates[n_best:])
         on_beam = kept[: n_open - len(final)]
@@ -158,16 +163,16 @@ class BeamRule:
         kept = self._within_threshold(beam, extensions, extensions)
         ends = [
             candidate
-            for candidate in extensions[: self.width]
+            for candidate in extensions[: self.beam]
             if candidate.tokens[-1] == eos and candidate in kept
         ]
         growing = [candidate for candidate in kept if candidate.tokens[-1] != eos]
-        beam.growing = growing[: self.width]
-        beam.final += ends[: self.width - len(beam.final)]
+        beam.growing = growing[: self.beam]
+        beam.final += ends[: self.beam - len(beam.final)]
 
     def is_done(self, beam: Beam) -> bool:
         """Whether a sentence has all of its hypotheses, or no candidate can be expanded."""
-        return len(beam.final) >= self.width or not beam.growing
+        return len(beam.final) >= self.beam or not beam.growing
 
     def _within_threshold(
         self, beam: Beam, candidates: list[Candidate], some: list[Candidate]
@@ -176,7 +181,7 @@ class BeamRule:
         best = max(
             (candidate.total for candidate in (*candidates[:1], *beam.final)), default=-math.inf
         )
-        return [candidate for candidate in some if candidate.total >= best - self.threshold]
+        return [candidate for candidate in some if candidate.total >= best - self.prune_threshold]
 
 
 def results_of(beam: Beam, rules: GenerationRules, device: torch.device) -> list[Hypothesis]:

@@ -9,7 +9,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...engine.searches import BlockOptions
+from ...engine.searches import SearchOptions
 from ...packing.heads import heads_agree
 from ..option_rules import option
 from .acceptance import AcceptanceTest, acceptance_of
@@ -94,12 +94,15 @@ class Blockwise(SingleHypothesisMethod):
     def n_proposing_heads(self) -> int:
         return self._n_heads
 
-    def search_options(self) -> BlockOptions:
-        return BlockOptions(
-            n_heads=self._n_heads,
-            confidence=self._confidence,
-            by_time=self._by_time,
-            acceptance=self._acceptance,
+    def search_options(self) -> SearchOptions:
+        return SearchOptions(
+            "blocks",
+            {
+                "decoding_block_size": self._n_heads,
+                "proposal_confidence": self._confidence,
+                "by_time": self._by_time,
+                **self._acceptance,
+            },
         )
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:

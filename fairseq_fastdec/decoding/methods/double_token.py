@@ -3,23 +3,20 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...engine.searches import PairOptions
+from ...engine.rules import Limits
+from ...engine.searches import Result, SearchOptions
 from ...orders.special_tokens import start_tokens
 from ...orders.token_order import common_order
-from ..compiled.beams import BeamResult, in_order
-from ..compiled.pairs import CompiledPairs
 from ..constraints import force, prefix_lengths
 from ..generator import DecodingGenerator
-from ..hypothesis import Hypotheses, Hypothesis, best_first, hypothesis
+from ..hypothesis import Hypothesis, best_first, hypothesis
 from ..natural_order import natural
-from ..sources import Sources
-from ..statistics import SentenceRecord
+from ..request import Request
 
 # The best tokens of one side of a pair, best first: log-probabilities and tokens.
 BestTokensOfSide = list[tuple[float, int]]
@@ -83,7 +80,7 @@ class DoubleToken(DecodingGenerator):
     --max-len-a, --max-len-b, --min-len, and the length by which scores are divided.
     """
 
-    search_class = CompiledPairs
+    accepts_blocks = False
     tokens_per_step = 2
     # Without --no-repeat-ngram-size: n-grams are unknown while tokens are added at both ends.
     honours = frozenset()
@@ -93,31 +90,32 @@ class DoubleToken(DecodingGenerator):
         self.rules = self.rules.of_pairs(self.order, self.dictionary)
         self._end = self.rules.eos
 
-    def search_options(self) -> PairOptions:
+    def search_options(self) -> SearchOptions:
         _, right = start_tokens(self.order, self.dictionary)
-        return PairOptions(self.beam, right)
+        options = {"beam": self.beam, "token_order": self.order.name}
+        return SearchOptions("pairs", {**options, "right_bos": right, "eos": self.eos})
 
-    def translate_compiled(
-        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
-    ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        self._begin(sources, bos)
-        forced = self._forced(sources, prefix)
-        given = (sources, self._start[0], self._max_len, forced, self.statistics)
-        results = (
-            BeamResult(number, self._best_first(ended), steps, expansions)
-            for number, ended, steps, expansions in self.search.results(*given)
-        )
-        return in_order(sorted(results), sources, ids)
+    def first_token(self, bos: int) -> int:
+        left, _ = start_tokens(self.order, self.dictionary)
+        return left if bos == self.eos else bos
 
-    def translate(
-        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
-    ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        self._begin(sources, bos)
-        results = self._results(self._encode(sources, prefix))
-        return in_order(sorted(results), sources, ids)
+    def prepare_request(self, request: Request) -> None:
+        if request.prefix_width:
+            self.order.check_prefix()
 
-    def _results(self, beams: list[PairBeam]) -> Iterator[BeamResult]:
+    def limits(self, request: Request) -> Limits:
+        limits = super().limits(request)
+        # In pairs: an end token on the left is paired with another one.
+        return limits._replace(waived=limits.waived + limits.waived % 2)
+
+    def translate(self, request: Request) -> Iterator[Result]:
         """Decode, and yield the result of each sentence when it is done."""
+        # Line 1: the beam starts with (y_L0 = BOS, y_R0 = EOS), the pair that is fed first.
+        _, right = start_tokens(self.order, self.dictionary)
+        self._start, self._device = [request.bos, right], request.device
+        max_lens, waived = self.limits(request)
+        self._max_len, self._n_forced = int(max_lens[0]), int(waived[0])
+        beams = self._encode(request)
         t = 1
         while beams:
             sides = self._decode_beam(beams, t)
@@ -131,31 +129,20 @@ class DoubleToken(DecodingGenerator):
             ]
             for pair_beam in done:
                 found = self._best_first((own.tokens, own.scores) for own in pair_beam.ended)
-                yield BeamResult(pair_beam.number, found, t, pair_beam.expansions)
+                yield Result(pair_beam.number, found, t, pair_beam.expansions)
             beams = [pair_beam for pair_beam in beams if pair_beam not in done]
             self._select_rows([pairs for pair_beam in beams for pairs in pair_beam.beam])
             t += 1  # line 21
 
-    def _begin(self, sources: Sources, bos: int) -> None:
-        self._max_len, self._device = self.rules.max_len(sources.width), sources.device
-        # Line 1: the beam starts with (y_L0 = BOS, y_R0 = EOS), the pair that is fed first.
-        left, right = start_tokens(self.order, self.dictionary)
-        self._start = [left if bos == self.eos else bos, right]
-
-    def _forced(self, sources: Sources, prefix: Optional[Tensor]) -> Tensor:
-        """The tokens that the first slots must hold, int64 ``[B, P]``; padding allows any token."""
-        if prefix is None:
-            return sources.lengths.new_empty(sources.n, 0)
-        self.order.check_prefix()
-        return forced_slots(prefix[:, : self._max_len], self.eos, self._end, self.rules.pad)
-
-    def _encode(self, sources: Sources, prefix: Optional[Tensor]) -> list[PairBeam]:
+    def _encode(self, request: Request) -> list[PairBeam]:
         """Encode the sources; each beam starts with one empty hypothesis."""
-        forced = self._forced(sources, prefix)
-        self._n_forced = forced.size(1)
-        self.encode(sources, forced)
+        self.encode(request)
         self.statistics.encoder_invocations += 1
-        beams = [PairBeam(number, slots) for number, slots in enumerate(forced.tolist())]
+        forced: list[list[int]] = [[]] * request.n
+        if request.prefix is not None:
+            prefix = request.prefix[:, : self._max_len]
+            forced = forced_slots(prefix, self.eos, self._end, self.rules.pad).tolist()
+        beams = [PairBeam(number, slots) for number, slots in enumerate(forced)]
         for row, pair_beam in enumerate(beams):
             pair_beam.beam[0].row = row
         return beams

@@ -189,7 +189,7 @@ class DraftFromSourceNgrams(DraftFromNgrams):
         contexts = self._contexts
         self._contexts = {sentence: [BEFORE_FIRST] * (self._order - 1) for sentence in contexts}
         sources = sources_as_targets(batch, *self._dictionaries)[batch.sentence]
-        self.learn(batch, sources, batch.sources.lengths[batch.sentence])
+        self.learn(batch, sources, batch.request.sources.lengths[batch.sentence])
         self._contexts, self._remembers = contexts, False
 
 
@@ -217,7 +217,7 @@ def sources_as_targets(batch: OutputBatch, source: Dictionary, target: Dictionar
     Symbols that the target dictionary lacks become PAD.
     """
     table = target_types(source, target)
-    tokens = batch.sources.content
+    tokens = batch.request.sources.content
     padding_last = tokens.eq(source.pad()).long().argsort(dim=1, stable=True)
     return table.to(tokens.device)[tokens.gather(1, padding_last)]
 
@@ -242,15 +242,15 @@ def draft_of(
         replaces_answers: as for :class:`DraftFromNgrams`.
 
     Returns:
-        the drafts in torch, and in compiled code: the arguments of ``_engine.Drafts``.
+        the drafts in torch, and the options of compiled code
 
     Raises:
         ValueError: for drafts copied from sources that are not tokens.
     """
     name, order = options.draft_name, options.ngram_order
-    arguments: dict[str, Any] = {"kind": name, "replaces_answers": replaces_answers}
+    arguments: dict[str, Any] = {"guess": name, "replaces_answers": replaces_answers}
     if name in ("ngram", "source"):
-        arguments["order"] = order
+        arguments["ngram_order"] = order
     if name in ("copy", "source"):
         if source is None:
             raise ValueError(
@@ -264,8 +264,8 @@ def draft_of(
     elif name == "previous":
         draft = DraftFromTail(target.pad())
     elif name == "ngram":
-        arguments["across_sentences"] = of_run = str(options.ngram_pool) == "run"
-        draft = DraftFromNgrams(order, eos, of_run, replaces_answers)
+        arguments["ngram_pool"] = pool = str(options.ngram_pool)
+        draft = DraftFromNgrams(order, eos, pool == "run", replaces_answers)
     elif name == "source":
         draft = DraftFromSourceNgrams(order, source, target, eos, replaces_answers)
     return draft, arguments

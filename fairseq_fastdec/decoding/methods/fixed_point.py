@@ -6,7 +6,6 @@ the tokens of the last iteration on the right-hand side. It reaches greedy decod
 most m iterations from any initial value (Proposition 1).
 """
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Optional
 
@@ -14,10 +13,8 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...engine.searches import JacobiOptions
-from ..hypothesis import Hypotheses
-from ..sources import Sources
-from ..statistics import SentenceRecord
+from ...engine.searches import SearchOptions
+from ..request import Request
 from .drafts import draft_of
 from .generator import SingleHypothesisMethod
 from .outputs import OutputBatch, agreeing
@@ -47,50 +44,37 @@ class FixedPointMethod(SingleHypothesisMethod):
             self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=False
         )
 
-    @abstractmethod
-    def horizons(self, sources: Sources, bos: int, prefix: Optional[Tensor]) -> Optional[Tensor]:
+    def horizons(self, request: Request) -> Tensor:
         """The number of tokens of each sentence that are solved in blocks: int64 ``[B]``.
 
         Later tokens are decoded one by one.
-
-        Args:
-            sources, bos, prefix: as for :meth:`translate`.
-
-        Returns:
-            ``None`` for the longest output allowed.
         """
+        if request.horizons is not None:
+            return torch.as_tensor(request.horizons, device=request.device)
+        longest = self.rules.max_len(request.sources.width) + 1
+        return torch.full_like(request.sources.lengths, longest)
 
     @property
     def block_size(self) -> Optional[int]:
         """b of the paper; ``None`` for the whole output."""
         return self.options.jacobi_block_size
 
-    def search_options(self) -> JacobiOptions:
-        return JacobiOptions(
-            block_size=self.block_size,
-            ends_inside_blocks=self.ends_within_block,
-            waits_behind_eos=self.waits_behind_eos,
-            drafts=self._compiled_drafts,
+    def search_options(self) -> SearchOptions:
+        return SearchOptions(
+            "jacobi",
+            {
+                "jacobi_block_size": self.block_size,
+                "ends_within_block": self.ends_within_block,
+                "waits_behind_eos": self.waits_behind_eos,
+                **self._compiled_drafts,
+            },
         )
-
-    def run(
-        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
-    ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        self._horizons = self.horizons(sources, bos, prefix)
-        return super().run(sources, ids, bos, prefix)
-
-    def translate_compiled(
-        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
-    ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        return self.search.translate(sources, ids, bos, prefix, self.statistics, self._horizons)
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
         self._drafts.begin(batch)
         longest = batch.max_len + 1
         b = longest if self.block_size is None else min(self.block_size, longest)
-        horizon = self._horizons
-        if horizon is None:
-            horizon = torch.full_like(batch.final_lengths, longest)
+        horizon = self.horizons(batch.request)
         # Line 1: y <- INITT(x). y holds the latest answers, n_answered of them after each row's
         # output.
         y = last.new_full((batch.n_rows, longest), self.rules.pad)

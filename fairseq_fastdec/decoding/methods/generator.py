@@ -3,15 +3,12 @@
 import functools
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Optional
 
 from torch import Tensor
 
-from ..compiled.outputs import CompiledOutputs
+from ...engine.searches import Result
 from ..generator import DecodingGenerator
-from ..hypothesis import Hypotheses
-from ..sources import Sources
-from ..statistics import SentenceRecord
+from ..request import Request
 from .given_drafts import GivenDrafts
 from .outputs import OutputBatch
 
@@ -22,14 +19,11 @@ class SingleHypothesisMethod(DecodingGenerator):
     Subclasses implement :meth:`decode`, and :meth:`search_options` if there is compiled code.
 
     Attributes:
-        accepts_blocks: whether the statistics record the number of tokens kept per step.
-        records: the cost of each sentence of the last batch decoded by torch.
+        results: of the last batch decoded by torch.
     """
 
-    search_class = CompiledOutputs
     keeps_one_hypothesis = True
-    accepts_blocks = True
-    records: Sequence[SentenceRecord] = ()
+    results: Sequence[Result] = ()
 
     @functools.cached_property
     def given_drafts(self) -> GivenDrafts:
@@ -45,19 +39,17 @@ class SingleHypothesisMethod(DecodingGenerator):
                 prefix.
         """
 
-    def translate(
-        self, sources: Sources, ids: list[int], bos: int, prefix: Optional[Tensor]
-    ) -> tuple[Hypotheses, list[SentenceRecord]]:
-        batch = self.new_batch(sources, prefix)
+    def translate(self, request: Request) -> Sequence[Result]:
+        batch = self.new_batch(request)
         batch.statistics, batch.observer = self.statistics, self.observer
         self.statistics.encoder_invocations += 1
-        last = batch.open(bos, prefix)
+        last = batch.open()
         if batch.n_rows:  # prefixes can be whole outputs
             self.decode(batch, last)
-        self.records = records = batch.records(ids, with_blocks=self.accepts_blocks)
-        return batch.hypotheses(), records
+        self.results = results = batch.results()
+        return results
 
-    def new_batch(self, sources: Sources, prefix: Optional[Tensor]) -> OutputBatch:
+    def new_batch(self, request: Request) -> OutputBatch:
         """Encode sources and create a batch of empty outputs."""
-        self.encode(sources, prefix)
-        return OutputBatch(self.network, self.rules, sources)
+        self.encode(request)
+        return OutputBatch(self.network, self.rules, request, self.limits(request))

@@ -91,7 +91,7 @@ class GivenDrafts:
 
     def begin(self, batch: OutputBatch) -> None:
         """Read the drafts of a new batch."""
-        self._drafts = [self._with_end(own) for own in batch.sources.drafts or ()]
+        self._drafts = [self._with_end(own) for own in batch.request.drafts or ()]
         # By sentence: a place in the draft, and the output length at which it was found.
         self._aligned = [(0, 0)] * len(self._drafts)
         self._n_drafted: list[int] = []

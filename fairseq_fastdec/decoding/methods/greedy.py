@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ...engine.searches import BlockOptions
+from ...engine.searches import SearchOptions
 from .drafts import Draft
 from .generator import SingleHypothesisMethod
 from .lookahead import decode_in_windows
@@ -16,11 +16,11 @@ class Greedy(SingleHypothesisMethod):
     accepts_blocks = False
     verifies_drafts = True
 
-    def search_options(self) -> BlockOptions:
-        return BlockOptions(records_blocks=False)
+    def search_options(self) -> SearchOptions:
+        return SearchOptions("blocks", {})
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        if batch.sources.drafts is None:
+        if batch.request.drafts is None:
             decode_greedily(batch, last)
         else:
             decode_in_windows(batch, last, 1, Draft(), self.given_drafts)

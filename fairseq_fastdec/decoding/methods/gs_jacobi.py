@@ -3,15 +3,15 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Optional
 
-import torch
+import numpy as np
 from fairseq.models import FairseqEncoderDecoderModel
-from torch import Tensor
 
-from ...engine.searches import BlockOptions
+from ...engine.searches import SearchOptions
+from ..compiled import CompiledSearch
 from ..option_rules import option
-from ..sources import Sources
+from ..request import Request
 from ..statistics import Statistics
 from .fixed_point import FixedPointMethod
 from .greedy import decode_greedily
@@ -50,24 +50,26 @@ class GSJacobi(FixedPointMethod):
         # The paper's measurements solve every equation of a block.
         self.waits_behind_eos = not self.options.oracle_length
 
-    def choose_search(self, models: Sequence[FairseqEncoderDecoderModel]) -> Any:
+    def choose_search(
+        self, models: Sequence[FairseqEncoderDecoderModel]
+    ) -> Optional[CompiledSearch]:
         search = super().choose_search(models)
-        self._greedy_search: Any = self.compiled_search(BlockOptions())
+        self._greedy_search = self.compiled_search(SearchOptions("blocks", {}))
         return search
 
-    def horizons(self, sources: Sources, bos: int, prefix: Optional[Tensor]) -> Optional[Tensor]:
+    def prepare_request(self, request: Request) -> None:
         # Line 2: m <- len(y)
         if not self.options.oracle_length:
-            return None
+            return
         started = time.perf_counter()
         if not self.decodes_compiled():
-            batch = self.new_batch(sources, prefix)
-            decode_greedily(batch, batch.open(bos, prefix))
-            lengths = batch.final_lengths
+            batch = self.new_batch(request)
+            decode_greedily(batch, batch.open())
+            request.horizons = batch.final_lengths.cpu().numpy()
         else:
-            numbers = list(range(sources.n))
-            given = (sources, numbers, bos, prefix, Statistics())
-            found, _ = self._greedy_search.translate(*given)
-            lengths = torch.tensor([own["tokens"].numel() for (own,) in found])
+            given = (request, self.limits(request), Statistics())
+            lengths = np.zeros(request.n, dtype=np.int64)
+            for result in self._greedy_search.results(*given):
+                lengths[result.id] = result.hypotheses[0]["tokens"].numel()
+            request.horizons = lengths
         self.statistics.oracle_seconds += time.perf_counter() - started
-        return lengths

@@ -5,8 +5,9 @@ from typing import Optional
 
 from torch import Tensor
 
+from ...engine.searches import SearchOptions
 from ..option_rules import option
-from ..sources import Sources
+from ..request import Request
 from .fixed_point import FixedPointMethod
 
 
@@ -38,12 +39,17 @@ class HybridJacobi(FixedPointMethod):
     waits_behind_eos = False
     ends_within_block = False
 
-    def horizons(self, sources: Sources, bos: int, prefix: Optional[Tensor]) -> Optional[Tensor]:
+    def horizons(self, request: Request) -> Tensor:
+        longest = super().horizons(request)
         a, b = self.options.parallel_len_a, self.options.parallel_len_b
         if a == 0 and b is None:
-            return None
-        longest = self.rules.max_len(sources.width) + 1
-        # Computed in double precision and clamped to the longest output, to avoid overflow of
-        # int64.
-        h = a * sources.lengths.double() + min(b or 0, longest)
-        return h.clamp(max=longest).long()
+            return longest
+        # In double precision, and at most the longest output, to avoid overflow of int64.
+        added = longest.double().clamp(max=b or 0)
+        return (a * request.sources.lengths.double() + added).minimum(longest.double()).long()
+
+    def search_options(self) -> SearchOptions:
+        a, b = self.options.parallel_len_a, self.options.parallel_len_b
+        kind, options = super().search_options()
+        own = {"parallel_len_a": a, "parallel_len_b": -1 if b is None else b}
+        return SearchOptions(kind, {**options, **own})

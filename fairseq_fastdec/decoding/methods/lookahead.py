@@ -15,7 +15,7 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ...engine.searches import BlockOptions
+from ...engine.searches import SearchOptions
 from ..option_rules import option
 from .drafts import Draft, draft_of
 from .generator import SingleHypothesisMethod
@@ -46,11 +46,14 @@ class Lookahead(SingleHypothesisMethod):
             self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=True
         )
 
-    def search_options(self) -> BlockOptions:
-        return BlockOptions(
-            window=self._window,
-            by_time=self.options.proposes_by_time,
-            drafts=self._compiled_drafts,
+    def search_options(self) -> SearchOptions:
+        return SearchOptions(
+            "blocks",
+            {
+                "lookahead_window": self._window,
+                "by_time": self.options.proposes_by_time,
+                **self._compiled_drafts,
+            },
         )
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:

@@ -7,11 +7,13 @@ from typing import Optional
 import torch
 from torch import Tensor
 
+from ...engine.rules import Limits
+from ...engine.searches import Result
 from ...network import Ensemble
 from ..constraints import GenerationRules, forbidden_after, prefix_lengths
-from ..hypothesis import Hypotheses, Hypothesis, hypothesis
-from ..sources import Sources
-from ..statistics import SentenceRecord, Statistics
+from ..hypothesis import Hypothesis, hypothesis
+from ..request import Request
+from ..statistics import Statistics
 
 StepObserver = Callable[..., None]
 
@@ -26,14 +28,17 @@ class OutputBatch:
         observer: called by :meth:`observe`.
     """
 
-    def __init__(self, network: Ensemble, rules: GenerationRules, sources: Sources) -> None:
+    def __init__(
+        self, network: Ensemble, rules: GenerationRules, request: Request, limits: Limits
+    ) -> None:
         """
         Args:
             network: has an empty row for each source.
+            limits: the same for all sentences.
         """
-        n_sentences, device = sources.n, sources.device
-        self.network, self.rules, self.sources = network, rules, sources
-        self.max_len = rules.max_len(sources.width)
+        n_sentences, device = request.n, request.device
+        self.network, self.rules, self.request = network, rules, request
+        self.max_len, self._n_waived = int(limits.max_lens[0]), int(limits.waived[0])
         self.statistics = Statistics()
         self.observer: Optional[StepObserver] = None
         self.sentence = torch.arange(n_sentences, device=device)
@@ -43,7 +48,6 @@ class OutputBatch:
         self._is_finished = torch.zeros(n_sentences, dtype=torch.bool, device=device)
         self._invocations = torch.zeros_like(self._lengths)
         self._blocks: list[list[int]] = [[] for _ in range(n_sentences)]
-        self._n_waived = 0
         self._fed = self._tokens[:, :0]
 
     @property
@@ -67,22 +71,16 @@ class OutputBatch:
         """
         return max(1, self.max_len + 1 - int(self.lengths.min()) - n_ahead)
 
-    def open(self, bos: int, prefix: Optional[Tensor]) -> Tensor:
+    def open(self) -> Tensor:
         """Force the prefix: feed BOS and all of the prefix but its last token.
-
-        Args:
-            prefix: int64 ``[B, P]``, padded on the right, or ``None``.
 
         Returns:
             the token to feed next, BOS or the last token of each row's prefix: int64 ``[R]``
         """
-        self._bos = bos
-        last = torch.full_like(self.sentence, bos)
+        last, prefix = torch.full_like(self.sentence, self.request.bos), self.request.prefix
         if prefix is None or prefix.size(1) == 0:
             return last
         prefix = prefix[:, : self.max_len]
-        # As in fairseq, --min-len is waived over the width of the prefix.
-        self._n_waived = prefix.size(1)
         n_forced = prefix_lengths(prefix, self.rules.pad)
         tokens = torch.cat([last[:, None], prefix], dim=1)
         log_probs = self.network.log_probs(self.step(tokens[:, :-1]))
@@ -220,17 +218,12 @@ class OutputBatch:
             first_step = self.lengths + first
             self.observer(self.sentence, first_step, drafts, answers, scores, settled, widths)
 
-    def hypotheses(self) -> Hypotheses:
-        """For each sentence a list with one hypothesis."""
-        return [[self._hypothesis(*place)] for place in enumerate(self._lengths.tolist())]
-
-    def records(self, ids: Sequence[int], with_blocks: bool) -> list[SentenceRecord]:
-        """The cost of each sentence; blocks are the numbers of tokens kept per step."""
-        columns = (self.sources.lengths, self._lengths, self._invocations)
-        rows = zip(ids, *(column.tolist() for column in columns), self._blocks)
+    def results(self) -> list[Result]:
+        """The result of each sentence, with one hypothesis."""
+        columns = (self._lengths.tolist(), self._invocations.tolist(), self._blocks)
         return [
-            SentenceRecord(number, n_source, n, invocations, blocks if with_blocks else [])
-            for number, n_source, n, invocations, blocks in rows
+            Result(number, [self._hypothesis(number, n)], invocations, blocks=blocks)
+            for number, (n, invocations, blocks) in enumerate(zip(*columns))
         ]
 
     def _hypothesis(self, sentence: int, n: int) -> Hypothesis:
@@ -245,7 +238,7 @@ class OutputBatch:
         if not size:
             return log_probs
         for row, length in enumerate(self.lengths.tolist()):
-            output = [self._bos, *self._tokens[self.sentence[row], :length].tolist()]
+            output = [self.request.bos, *self._tokens[self.sentence[row], :length].tolist()]
             fed = self._fed[row].tolist()
             for place in range(len(fed)):
                 forbidden = forbidden_after(output + fed[1 - first : place + 1], size)

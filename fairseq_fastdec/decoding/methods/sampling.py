@@ -30,6 +30,10 @@ class Draws:
         self._nonce = int(torch.randint(2**62, ()))
         self._states: Sequence[int] = ()
 
+    def options(self) -> dict[str, Any]:
+        """The options of the compiled search."""
+        return {"sampling": True, "sampling_topk": self.topk, "sampling_topp": self.topp}
+
     @classmethod
     def from_args(cls, args: Any) -> Optional["Draws"]:
         """Read fairseq's options; ``None`` without ``--sampling``."""

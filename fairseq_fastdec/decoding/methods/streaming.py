@@ -9,9 +9,10 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
+from ...engine.searches import Result
 from ...fairseq_patches import progress
-from ..compiled.beams import BeamResult, ScheduleOptions, SentenceLimits
 from ..option_rules import given, option
+from ..request import Request
 from ..sources import Sources, without_padding
 from .beam_batch import BeamBatch
 from .beams import Beam
@@ -162,48 +163,41 @@ class Streaming(VariableBeam):
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         super().set_up(models)
         rows = self.options.max_beam_rows
-        if rows is not None and rows < self.rule.width:
+        if rows is not None and rows < self.rule.beam:
             raise ValueError(
-                f"--max-beam-rows {rows}: less than the {self.rule.width} rows of one beam; raise "
+                f"--max-beam-rows {rows}: less than the {self.rule.beam} rows of one beam; raise "
                 "it or lower --beam"
             )
         self._epsilon = given(self.options.refill_threshold, 1 / 6)
         self._policy = str(given(self.options.stream_policy, "min-length"))
         self.capacity = Capacity()
 
-    def compiled_results(
-        self, sources: Sources, limits: SentenceLimits, bos: int
-    ) -> Iterator[BeamResult]:
-        capacity = self.capacity
-        schedule = ScheduleOptions(
-            capacity.sentences,
-            capacity.source_tokens,
-            self.options.max_beam_rows,
-            refill_threshold=self._epsilon,
-            expands_shortest=self._policy == "min-length",
-        )
-        longest_first = sources.lengths.argsort(stable=True).flip(0)
-        results = self.search.results(
-            sources, limits, bos, self.statistics, schedule, longest_first
-        )
-        return self._shown(results, sources.n)
+    def translate_compiled(self, request: Request) -> Iterator[Result]:
+        schedule = {
+            "batch_size": self.capacity.sentences or 0,
+            "max_tokens": self.capacity.source_tokens or 0,
+            "max_beam_rows": self.options.max_beam_rows or 0,
+            "refill_threshold": self._epsilon,
+            "stream_policy": self._policy,
+        }
+        longest_first = request.sources.lengths.argsort(stable=True).flip(0).numpy()
+        given = (request, self.limits(request), self.statistics, schedule, longest_first)
+        assert self.search is not None
+        return self._shown(self.search.results(*given), request.n)
 
-    def decode(
-        self, batch: BeamBatch, beams: list[Beam], sources: Sources, bos: int
-    ) -> Iterator[Beam]:
-        return self._shown(self._stream(batch, beams, sources, bos), len(beams))
+    def decode(self, batch: BeamBatch, beams: list[Beam], request: Request) -> Iterator[Beam]:
+        return self._shown(self._stream(batch, beams, request), len(beams))
 
     def _shown(self, done: Iterator[Any], n_sentences: int) -> Iterator[Any]:
         # Without limits this is an ordinary, short batch of fairseq.
         return done if self.capacity == Capacity() else progress.shown(done, n_sentences)
 
-    def _stream(
-        self, batch: BeamBatch, beams: list[Beam], sources: Sources, bos: int
-    ) -> Iterator[Beam]:
+    def _stream(self, batch: BeamBatch, beams: list[Beam], request: Request) -> Iterator[Beam]:
+        sources = request.sources
         n_before = self.statistics.encoder_invocations
         capacity = replace(self.capacity, rows=self.options.max_beam_rows)
         n_tokens = sources.lengths.tolist()
-        stream = RefillSchedule(beams, n_tokens, capacity, self._epsilon, self.rule.width)
+        stream = RefillSchedule(beams, n_tokens, capacity, self._epsilon, self.rule.beam)
         # Line 6: while inputs are waiting or beams are in progress
         while stream.waiting or batch.beams:
             # Lines 7 to 11: if |B| <= epsilon n, refill the batch
@@ -214,7 +208,7 @@ class Streaming(VariableBeam):
             # Line 12: select the beams with min l_t
             focus = stream.focus(batch.beams, self._policy)
             # Lines 13 to 18: expand them, and remove terminated beams
-            yield from batch.expand(focus, bos)
+            yield from batch.expand(focus, request.bos)
         self.statistics.refills += self.statistics.encoder_invocations - n_before - 1
 
 

@@ -1,8 +1,7 @@
 """VAR-BATCH: beams whose width depends on the candidates' scores (Yang et al. 2020, section 3)."""
 
-import numpy as np
-
-from ..sources import Sources
+from ...engine.rules import Limits
+from ..request import Request
 from .beam import FixedBeam
 
 
@@ -17,8 +16,6 @@ class VariableBeam(FixedBeam):
     default_max_candidates = 5
     default_finalize = "paper"
 
-    def max_lens(self, sources: Sources) -> list[int]:
-        return [self.rules.max_len(length) for length in sources.lengths.tolist()]
-
-    def n_waived(self, width: int, n_forced: np.ndarray) -> np.ndarray:
-        return n_forced
+    def limits(self, request: Request) -> Limits:
+        lengths = request.sources.lengths.tolist()
+        return self.rules.limits(lengths, request.n_forced(self.rules.pad).tolist())

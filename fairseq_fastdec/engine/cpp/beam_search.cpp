@@ -3,11 +3,11 @@
 namespace fastdec {
 
 BeamSearch::BeamSearch(Models models, Rules given, const BeamOptions &options)
-    : Loop(std::move(models), std::move(given), options.n_candidates()),
+    : Search(std::move(models), std::move(given), options.n_candidates()),
       options(options),
-      schedule({}, options.width),
+      schedule({}, options.beam),
       beams(options, rules.eos) {
-  if (options.sampling) sampler.emplace(*options.sampling, options.width);
+  if (options.sampling) sampler.emplace(options.draws, options.beam);
 }
 
 std::vector<const Request *> BeamSearch::under_way() const {
@@ -28,7 +28,7 @@ int64_t BeamSearch::n_due() {
   return n;
 }
 
-void BeamSearch::begin(BeamRequest request) {
+void BeamSearch::begin(Request request) {
   const int64_t slot = beams.begin(request.bos);
   if (slot >= int64_t(sentences.size())) sentences.resize(slot + 1);
   sentences[slot] = std::move(request);
@@ -84,7 +84,7 @@ void BeamSearch::expand() {
   if (sampler)
     draw(rows);
   else
-    chooser.extend(decoder, rows, options.n_per_entry, limits, candidates);
+    chooser.extend(decoder, rows, options.max_candidates, limits, candidates);
   clock.count(counters.seconds.choice);
 }
 
@@ -102,7 +102,7 @@ void BeamSearch::restrict() {
   limits.clear(n);
   for (int64_t row = 0; row < n; ++row) {
     const int64_t slot = beams.slot_of(row), step = beams[slot].length;
-    const BeamRequest &sentence = sentences[slot];
+    const Request &sentence = sentences[slot];
     limits.ends.set(row, rules, step, sentence);
     if (step < int64_t(sentence.forced.size())) {
       // A prefix may repeat n-grams.
@@ -139,7 +139,7 @@ void BeamSearch::keep() {
 
 void BeamSearch::leave(int64_t slot) {
   done.push_back({sentences[slot].id, beams.hypotheses(slot), beams[slot].steps,
-                  beams[slot].expansions});
+                  beams[slot].expansions, {}, {}});
   beams.end(slot);
 }
 

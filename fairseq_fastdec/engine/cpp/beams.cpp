@@ -57,20 +57,20 @@ std::vector<Extension> Beams::candidates_of(int64_t number, const Extensions &fo
   while (waiting != beam.waiting.end()) take_waiting();
   // Waiting candidates count for the width of the beam.
   if (!beam.waiting.empty())
-    candidates.resize(std::min<size_t>(candidates.size(), size_t(options.width)));
+    candidates.resize(std::min<size_t>(candidates.size(), size_t(options.beam)));
   return candidates;
 }
 
 float Beams::least_score(const Beam &beam, const std::vector<Extension> &candidates) const {
-  return std::max(candidates[0].score, beam.best_final) - options.threshold;
+  return std::max(candidates[0].score, beam.best_final) - float(options.prune_threshold);
 }
 
 void Beams::judge_as_fairseq(Beam &beam, const std::vector<Extension> &candidates) const {
   const float least = least_score(beam, candidates);
   for (int64_t i = 0; i < int64_t(candidates.size()) && candidates[i].score >= least; ++i) {
     if (candidates[i].token != eos) {
-      if (int64_t(beam.children.size()) < options.width) beam.children.push_back(candidates[i]);
-    } else if (i < options.width && has_final_room(beam)) {
+      if (int64_t(beam.children.size()) < options.beam) beam.children.push_back(candidates[i]);
+    } else if (i < options.beam && has_final_room(beam)) {
       beam.finish(candidates[i]);
     }
   }
@@ -81,7 +81,7 @@ void Beams::judge_as_paper(Beam &beam, const std::vector<Extension> &candidates)
   size_t i = 0;
   for (; i < candidates.size() && candidates[i].token == eos; ++i)
     if (has_final_room(beam)) beam.finish(candidates[i]);
-  int64_t left = options.width - int64_t(beam.finals.size());
+  int64_t left = options.beam - int64_t(beam.finals.size());
   for (; i < candidates.size() && left > 0 && candidates[i].score >= least; ++i, --left) {
     if (candidates[i].token == eos)
       beam.waiting.push_back({candidates[i].score, candidates[i].entry});
@@ -97,7 +97,7 @@ void Beams::judge(const Extensions &found) {
     ++beam.steps, beam.expansions += beam.width();
     beam.waiting.clear(), beam.children.clear();
     if (candidates.empty()) continue;
-    if (options.lets_wait)
+    if (options.is_papers())
       judge_as_paper(beam, candidates);
     else
       judge_as_fairseq(beam, candidates);

@@ -12,26 +12,29 @@
 
 namespace fastdec {
 
-// A finished translation.
-struct Hypothesis {
-  std::vector<int64_t> tokens;  // ending in EOS
-  std::vector<float> scores;    // of each token
-  float total = 0;              // their sum
-};
-
 struct BeamOptions {
-  int64_t width = 1;  // K, the maximum number of entries of a beam
+  int64_t beam = 1;  // K, the maximum number of entries of a beam
   // Delta (Yang et al. 2020, section 4): candidates that are worse than the best one by more than
   // this are pruned.
-  float threshold = INFINITY;
-  int64_t n_per_entry = 1;  // M, the maximum number of candidates that continue the same entry
+  double prune_threshold = INFINITY;
+  int64_t max_candidates = 1;  // M, the maximum number of candidates that continue the same entry
+  // "fairseq": candidates that have ended are final at once, and others take their places. "paper":
+  // they stay on the beam until no unfinished candidate is better (appendix A.1).
+  std::string finalize = "fairseq";
   // Samples do not compete: they have no order, and none is pruned.
-  std::optional<Sampling> sampling;
-  // Candidates that have ended stay on the beam until no unfinished candidate is better (appendix
-  // A.1). Otherwise they are final at once, as in fairseq, and others take their places.
-  bool lets_wait = false;
+  bool sampling = false;
+  Sampling draws;
 
-  int64_t n_candidates() const { return lets_wait || sampling ? width : 2 * width; }
+  template <typename Visit>
+  void each(Visit &&visit) {
+    visit("beam", beam), visit("prune_threshold", prune_threshold);
+    visit("max_candidates", max_candidates), visit("finalize", finalize);
+    visit("sampling", sampling), visit("sampling_topk", draws.topk);
+    visit("sampling_topp", draws.topp);
+  }
+
+  bool is_papers() const { return finalize == "paper"; }
+  int64_t n_candidates() const { return is_papers() || sampling ? beam : 2 * beam; }
 };
 
 // A partial translation: a token that continues another entry of its beam.
@@ -112,7 +115,7 @@ class Beams {
   // The worst score of a candidate that is not pruned (section 4).
   float least_score(const Beam &beam, const std::vector<Extension> &candidates) const;
   bool has_final_room(const Beam &beam) const {
-    return int64_t(beam.finals.size()) < options.width;
+    return int64_t(beam.finals.size()) < options.beam;
   }
   Hypothesis hypothesis(const Beam &beam, const EndedCandidate &ended) const;
 

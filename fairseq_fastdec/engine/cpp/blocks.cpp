@@ -2,10 +2,11 @@
 
 namespace fastdec {
 
-BlockSearch::BlockSearch(Models models, BlockOptions options)
-    : Search(models, options.rules,
-             options.acceptance.kind == Acceptance::AMONG_BEST ? options.acceptance.n_best : 1,
-             options.capacity),
+BlockSearch::BlockSearch(Models models, Rules given_rules, BlockOptions options)
+    : OneHypothesis(models, std::move(given_rules),
+                    options.acceptance.kind() == Acceptance::AMONG_BEST
+                        ? options.acceptance.acceptance_topk
+                        : 1),
       acceptance(std::move(options.acceptance)),
       drafter(make_drafter(*models[0], rules, outputs, options.proposals)),
       decides_by_time(options.proposals.by_time),
@@ -31,13 +32,13 @@ void BlockSearch::left(int64_t row) {
 
 void BlockSearch::step() {
   proposes = true;
-  if (!decides_by_time) return Search::step();
+  if (!decides_by_time) return OneHypothesis::step();
   ProposalTimes &of_threads = times[decoder.n_threads()];
   proposes = of_threads.propose(int64_t(rows.size()));
   n_appended = 0;
   Clock own;
   double seconds = 0;
-  Search::step();
+  OneHypothesis::step();
   own.count(seconds);
   of_threads.learn(seconds, n_appended);
 }

@@ -11,20 +11,26 @@
 #include "drafts.h"
 #include "given_drafts.h"
 #include "proposal_times.h"
-#include "search.h"
+#include "one_hypothesis.h"
 
 namespace fastdec {
 
 struct BlockOptions {
-  Rules rules;
   Acceptance acceptance;
   Proposals proposals;
-  int64_t capacity = 1;
+
+  template <typename Visit>
+  void each(Visit &&visit) {
+    acceptance.each(visit);
+    proposals.each(visit);
+  }
 };
 
-class BlockSearch : public Search {
+class BlockSearch : public OneHypothesis {
  public:
-  BlockSearch(Models models, BlockOptions options);
+  BlockSearch(Models models, Rules rules, BlockOptions options);
+
+  bool verifies_drafts() const override { return !acceptance.asks(); }
 
  protected:
   void step() override;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 namespace fastdec {
 
@@ -35,6 +36,14 @@ class Clock {
 struct Counts {
   int64_t encoder_invocations = 0, decoder_invocations = 0, row_invocations = 0;
   Seconds seconds;
+  // Blocks.
+  int64_t verified = 0;           // the number of verified blocks, over all sentences
+  std::vector<int64_t> accepted;  // how often the proposal of p_2, p_3, ... was accepted
+  int64_t drafted = 0;            // the number of proposed tokens of given drafts
+  int64_t drafted_right = 0;      // the number of these that were accepted
+  // Beams.
+  int64_t beam_steps = 0;  // the number of beams over all decoder invocations
+  int64_t waiting = 0;     // the number of candidates on these beams that have ended
 };
 
 }  // namespace fastdec

@@ -6,7 +6,7 @@
 
 #include "../kernels/cpp/kernels.h"
 #include "model.h"
-#include "rows.h"
+#include "request.h"
 
 namespace fastdec {
 

@@ -29,7 +29,7 @@ std::vector<int64_t> next_tokens_of(const std::vector<Row> &rows) {
 class Guesses : public Drafter {
  public:
   Guesses(const Rules &rules, const Proposals &proposals)
-      : pad(rules.pad), window(proposals.window), guesser(proposals.drafts, rules.pad) {}
+      : pad(rules.pad), window(proposals.lookahead_window), guesser(proposals.guesses, rules.pad) {}
 
   Blocks propose(Decoder &, const std::vector<Row> &rows, const States &) override {
     Blocks blocks;
@@ -86,7 +86,7 @@ class HeadDrafter : public Drafter {
         layers(layers),
         layer(layers.of_proposals()[0]),
         proposals(proposals),
-        n_steps(proposals.n_heads - 1) {}
+        n_steps(proposals.decoding_block_size - 1) {}
 
   int64_t n_proposing() const override { return n_steps; }
 
@@ -103,7 +103,7 @@ class HeadDrafter : public Drafter {
     BestTokens best = {};
     best.linear = layer.linear();
     best.n_threads = decoder.n_threads(), best.temperature = rules.temperature;
-    best.normalize = proposals.confidence > 0;
+    best.normalize = float(proposals.proposal_confidence) > 0;
     prepare(best, n);
     return best;
   }
@@ -176,7 +176,7 @@ class ParallelHeads : public HeadDrafter {
     for (int64_t row = 0; row < n_rows; ++row) {
       float score = 0;
       for (int64_t at = row * n_steps; at < (row + 1) * n_steps; ++at)
-        prolong(lengths[row], score, proposals.confidence, chosen_scores[at],
+        prolong(lengths[row], score, float(proposals.proposal_confidence), chosen_scores[at],
                 chosen_tokens[at] == rules.eos);
     }
     return lengths;
@@ -233,7 +233,7 @@ class SequentialHeads : public HeadDrafter {
   // Chains without tokens.
   DraftChains chains_of(int64_t n_rows) {
     DraftChains chains = {};
-    chains.n_steps = n_steps, chains.confidence = proposals.confidence;
+    chains.n_steps = n_steps, chains.confidence = float(proposals.proposal_confidence);
     chains.proposals = found.reserve(n_rows * n_steps);
     chains.scores = chain_scores.reserve(n_rows);
     std::fill_n(chains.scores, n_rows, 0.0f);
@@ -297,7 +297,7 @@ class SequentialHeads : public HeadDrafter {
 
 std::unique_ptr<Drafter> make_drafter(const PreparedModel &model, const Rules &rules,
                                       const OutputLayers &layers, const Proposals &proposals) {
-  if (proposals.n_heads == 1) return std::make_unique<Guesses>(rules, proposals);
+  if (proposals.decoding_block_size == 1) return std::make_unique<Guesses>(rules, proposals);
   if (model.has_drafter()) return std::make_unique<SequentialHeads>(rules, layers, proposals);
   return std::make_unique<ParallelHeads>(rules, layers, proposals);
 }

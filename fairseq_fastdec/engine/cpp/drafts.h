@@ -8,20 +8,30 @@
 #include <vector>
 
 #include "guesses.h"
+#include "rows.h"
 #include "rules.h"
 
 namespace fastdec {
 
 // Where proposals come from.
 struct Proposals {
-  int64_t n_heads = 1;  // the number of heads, including p_1; 1: no proposals of heads
+  // The number of heads that propose, including p_1; 1: no proposals of heads.
+  int64_t decoding_block_size = 1;
   // Chains end with the token that makes them less probable than this.
-  float confidence = 0;
+  double proposal_confidence = 0;
   // No proposals while they make decoding slower, see proposal_times.h.
   bool by_time = false;
   // Without heads: the length of a block with guesses, including the next token.
-  int64_t window = 1;
-  DraftOptions drafts;
+  int64_t lookahead_window = 1;
+  GuessOptions guesses;
+
+  template <typename Visit>
+  void each(Visit &&visit) {
+    visit("decoding_block_size", decoding_block_size);
+    visit("proposal_confidence", proposal_confidence), visit("by_time", by_time);
+    visit("lookahead_window", lookahead_window);
+    guesses.each(visit);
+  }
 };
 
 // The features of p_1 at each row's last token, [n_rows, dim] for each model.

@@ -42,17 +42,17 @@ int64_t NgramPool::recall(const int64_t *begin, const int64_t *end) const {
   return found;
 }
 
-Guesser::Guesser(DraftOptions given, int64_t pad)
-    : options(std::move(given)), pad(pad), of_run(std::max<int64_t>(options.order, 1)) {}
+Guesser::Guesser(GuessOptions given, int64_t pad)
+    : options(std::move(given)), pad(pad), of_run(std::max<int64_t>(options.ngram_order, 1)) {}
 
 NgramPool &Guesser::pool_of(const Row &row) {
-  if (options.across_sentences) return of_run;
-  return of_sentences.try_emplace(row.request.id, NgramPool(options.order)).first->second;
+  if (options.ngram_pool == "run") return of_run;
+  return of_sentences.try_emplace(row.request.id, NgramPool(options.ngram_order)).first->second;
 }
 
 void Guesser::begin(Row &row) {
   const std::vector<int64_t> &source = row.request.source;
-  if (options.kind != "source") return;
+  if (options.guess != "source") return;
   std::vector<int64_t> mapped;
   for (const int64_t token : source) {
     mapped.push_back(options.target_types[token]);
@@ -66,16 +66,16 @@ void Guesser::guess(const Row &row, const std::vector<int64_t> &context, int64_t
                     int64_t n, int64_t n_answered) {
   // The output so far, without the token before it.
   const int64_t length = int64_t(context.size()) - 1;
-  if (options.kind == "copy") {
+  if (options.guess == "copy") {
     const std::vector<int64_t> &source = row.request.source;
     for (int64_t i = n_answered; i < n && length + i < int64_t(source.size()); ++i)
       tokens[i] = options.target_types[source[length + i]];
-  } else if (options.kind == "previous") {
+  } else if (options.guess == "previous") {
     for (int64_t i = n_answered; i < n; ++i) {
       const int64_t place = length - n + i;
       tokens[i] = place < 0 ? pad : context[1 + place];
     }
-  } else if (looks_up()) {
+  } else if (options.looks_up()) {
     const NgramPool &pool = pool_of(row);
     std::vector<int64_t> history(context.begin() + 1, context.end());
     for (int64_t i = 0; i < n; ++i) {
@@ -89,7 +89,7 @@ void Guesser::guess(const Row &row, const std::vector<int64_t> &context, int64_t
 }
 
 void Guesser::learn(Row &row, const std::vector<int64_t> &context) {
-  if (options.kind != "ngram") return;
+  if (options.guess != "ngram") return;
   NgramPool &pool = pool_of(row);
   const int64_t length = int64_t(context.size()) - 1;
   const int64_t *const begin = context.data() + 1;

@@ -1,4 +1,4 @@
-// Guesses the tokens after an output without a model (--draft).
+// Guesses the tokens after an output without a model (--guess).
 
 #pragma once
 
@@ -10,12 +10,20 @@
 
 namespace fastdec {
 
-struct DraftOptions {
-  std::string kind = "pad";  // pad, copy, previous, ngram or source
-  int64_t order = 0;         // the size of the longest n-grams
-  bool across_sentences = false;  // n-grams come from all outputs of the run
-  bool replaces_answers = false;  // n-grams take precedence over answers that are not settled
+struct GuessOptions {
+  std::string guess = "pad";        // pad, copy, previous, ngram or source
+  int64_t ngram_order = 0;          // the size of the longest n-grams
+  std::string ngram_pool = "sentence";  // or "run": n-grams come from all outputs of the run
+  bool replaces_answers = false;    // n-grams take precedence over answers that are not settled
   std::vector<int64_t> target_types;  // the target type of each source type; PAD for none
+
+  template <typename Visit>
+  void each(Visit &&visit) {
+    visit("guess", guess), visit("ngram_order", ngram_order), visit("ngram_pool", ngram_pool);
+    visit("replaces_answers", replaces_answers), visit("target_types", target_types);
+  }
+
+  bool looks_up() const { return guess == "ngram" || guess == "source"; }
 };
 
 // The token that last followed each context of 1 to order - 1 tokens. Memory is bounded: there are
@@ -40,7 +48,7 @@ class NgramPool {
 // Guesses tokens of rows. Wrong guesses cost invocations, but do not change the output.
 class Guesser {
  public:
-  Guesser(DraftOptions options, int64_t pad);
+  Guesser(GuessOptions options, int64_t pad);
 
   // A sentence joins or leaves.
   void begin(Row &row);
@@ -55,10 +63,9 @@ class Guesser {
   void learn(Row &row, const std::vector<int64_t> &context);
 
  private:
-  bool looks_up() const { return options.kind == "ngram" || options.kind == "source"; }
   NgramPool &pool_of(const Row &row);
 
-  const DraftOptions options;
+  const GuessOptions options;
   const int64_t pad;
   NgramPool of_run;
   std::unordered_map<int64_t, NgramPool> of_sentences;  // by the ids of the requests

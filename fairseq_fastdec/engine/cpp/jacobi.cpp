@@ -2,14 +2,26 @@
 
 namespace fastdec {
 
-JacobiSearch::JacobiSearch(Models models, JacobiOptions given)
-    : Search(std::move(models), given.rules, 1, given.capacity),
+JacobiSearch::JacobiSearch(Models models, Rules given_rules, JacobiOptions given)
+    : OneHypothesis(std::move(models), std::move(given_rules), 1),
       options(std::move(given)),
-      guesser(options.drafts, rules.pad) {}
+      guesser(options.guesses, rules.pad) {}
+
+void JacobiSearch::joined(int64_t row) {
+  Request &request = rows[row].request;
+  if (!request.horizon) {
+    const double longest = double(request.max_len) + 1, a = options.parallel_len_a;
+    const bool is_given = a > 0 || options.parallel_len_b >= 0;
+    const double added = std::min(double(std::max<int64_t>(options.parallel_len_b, 0)), longest);
+    const double h = a * double(request.n_source) + added;
+    request.horizon = int64_t(is_given ? std::min(h, longest) : longest);
+  }
+  guesser.begin(rows[row]);
+}
 
 int64_t JacobiSearch::window_of(const Row &row, int64_t n) const {
   const int64_t to_go = row.request.horizon - row.length() - n;
-  return std::clamp<int64_t>(to_go, 1, options.block_size);
+  return std::clamp<int64_t>(to_go, 1, options.jacobi_block_size);
 }
 
 int64_t JacobiSearch::reach_of(const Row &row, int64_t window) const {
@@ -55,7 +67,7 @@ bool JacobiSearch::keep(int64_t i) {
   int64_t n_settled = 1;
   while (n_settled < reach && feed.tokens[first + n_settled] == newest[n_settled - 1]) ++n_settled;
   const bool has_eos = std::find(newest, newest + n_settled, rules.eos) != newest + n_settled;
-  const bool is_done = n_settled == window || (has_eos && options.ends_inside_blocks);
+  const bool is_done = n_settled == window || (has_eos && options.ends_within_block);
   const int64_t n_kept = is_done ? n_settled : 0;
   decoder.keep(i, n_certain - 1 + n_kept);
   int64_t n_taken = 0;

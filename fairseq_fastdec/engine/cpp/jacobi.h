@@ -6,35 +6,45 @@
 #pragma once
 
 #include "guesses.h"
-#include "search.h"
+#include "one_hypothesis.h"
 
 namespace fastdec {
 
 struct JacobiOptions {
-  Rules rules;
-  DraftOptions drafts;
-  int64_t block_size = 1;  // the paper's b: positions that are solved in parallel
+  GuessOptions guesses;
+  int64_t jacobi_block_size = 1;  // the paper's b: positions that are solved in parallel
+  // The paper's h: tokens after the first a x + b, where x is the number of source tokens, are
+  // decoded one by one. Without both, none are. Negative: not given.
+  double parallel_len_a = 0;
+  int64_t parallel_len_b = -1;
   // Whether a sentence ends as soon as EOS is settled (Algorithms 1 and 2), or only with its block
   // (Algorithm 3, line 10).
-  bool ends_inside_blocks = true;
+  bool ends_within_block = true;
   // Whether positions after a predicted EOS wait until the prediction changes. The output is the
   // same; they are not needed if the EOS is right.
   bool waits_behind_eos = false;
-  int64_t capacity = 1;
+
+  template <typename Visit>
+  void each(Visit &&visit) {
+    guesses.each(visit);
+    visit("jacobi_block_size", jacobi_block_size);
+    visit("parallel_len_a", parallel_len_a), visit("parallel_len_b", parallel_len_b);
+    visit("ends_within_block", ends_within_block), visit("waits_behind_eos", waits_behind_eos);
+  }
 };
 
-// A row's window has its next positions, limited by the block size and the request's horizon. A
+// A row's window has its next positions, limited by the block size and h. A
 // step feeds the last settled token and guesses for all tokens of the window except the last one,
 // and gets an answer for each position. Answers that are not settled are the guesses of the next
 // step.
-class JacobiSearch : public Search {
+class JacobiSearch : public OneHypothesis {
  public:
-  JacobiSearch(Models models, JacobiOptions options);
+  JacobiSearch(Models models, Rules rules, JacobiOptions options);
 
  protected:
   void propose() override;
   bool keep(int64_t row) override;
-  void joined(int64_t row) override { guesser.begin(rows[row]); }
+  void joined(int64_t row) override;
   void left(int64_t row) override { guesser.end(rows[row]); }
 
  private:

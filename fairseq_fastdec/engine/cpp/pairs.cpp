@@ -21,7 +21,7 @@ std::vector<Pair> best_of(const std::vector<Pair> &pairs, int64_t n) {
 }  // namespace
 
 PairSearch::PairSearch(Models models, Rules given, const PairOptions &options)
-    : Loop(std::move(models), std::move(given), 2 * options.width), options(options) {}
+    : Search(std::move(models), std::move(given), 2 * options.beam), options(options) {}
 
 std::vector<const Request *> PairSearch::under_way() const {
   std::vector<const Request *> requests;
@@ -34,6 +34,12 @@ void PairSearch::begin(Request request) {
   // Line 1: the beam has the first input pair.
   own.pairs.push_back({0, {request.bos, options.right_bos}, {0, 0}, 0});
   own.entries.push_back(0);
+  // A prefix may contain EOS, which ends decoding; on the left, it is paired with another one.
+  std::vector<int64_t> &forced = request.forced;
+  std::replace(forced.begin(), forced.end(), options.eos, rules.eos);
+  if (forced.size() % 2 && forced.back() == rules.eos) forced.push_back(rules.eos);
+  for (size_t slot = 1; slot < forced.size(); slot += 2)
+    if (forced[slot - 1] == rules.eos) forced[slot] = rules.eos;
   own.request = std::move(request);
   beams.push_back(std::move(own));
 }
@@ -66,7 +72,7 @@ void PairSearch::expand() {
   const std::vector<float> nothing(n_sides, 0);
   clock.count(counters.seconds.search);
   const BeamRows sides = {n_sides, n_sides, starts.data(), nothing.data()};
-  chooser.extend(decoder, sides, 2 * options.width, limits, best);
+  chooser.extend(decoder, sides, 2 * options.beam, limits, best);
   clock.count(counters.seconds.choice);
 }
 
@@ -101,9 +107,9 @@ std::vector<Pair> PairSearch::double_top_k(const PairBeam &own, int64_t first_ro
       if (score > -INFINITY)
         lefts.push_back({place, {best.tokens[at], 0}, {score, 0}, before + score});
     }
-  for (Pair pair : best_of(lefts, 2 * options.width)) {
+  for (Pair pair : best_of(lefts, 2 * options.beam)) {
     const float before = pair.total;
-    for (int64_t rank = 0; rank <= options.width; ++rank) {
+    for (int64_t rank = 0; rank <= options.beam; ++rank) {
       const int64_t at = (2 * (first_row + pair.before) + 1) * best.n + rank;
       pair.tokens[1] = best.tokens[at], pair.scores[1] = best.totals[at];
       pair.total = before + best.totals[at];
@@ -125,7 +131,7 @@ void PairSearch::extend(PairBeam &own, int64_t first_row, std::vector<int64_t> &
   const std::vector<int64_t> parents = std::move(own.entries);
   own.entries.clear();
   // Lines 8 to 12: FINALIZE those of the W best pairs that have an end.
-  const std::vector<Pair> leading = best_of(pairs, options.width);
+  const std::vector<Pair> leading = best_of(pairs, options.beam);
   for (auto pair = leading.begin(); pair != leading.end(); ++pair) {
     if (!has_end(*pair)) continue;
     ++own.n_finalized;
@@ -141,7 +147,7 @@ void PairSearch::extend(PairBeam &own, int64_t first_row, std::vector<int64_t> &
   const auto ends = [&](const Pair &pair) { return has_end(pair); };
   pairs.erase(std::remove_if(pairs.begin(), pairs.end(), ends), pairs.end());
   std::vector<int64_t> rows;
-  for (Pair &pair : best_of(pairs, options.width)) {
+  for (Pair &pair : best_of(pairs, options.beam)) {
     rows.push_back(first_row + pair.before);
     pair.before = parents[pair.before];
     own.entries.push_back(int64_t(own.pairs.size()));
@@ -155,16 +161,34 @@ void PairSearch::extend(PairBeam &own, int64_t first_row, std::vector<int64_t> &
   if (!is_done(own)) origins.insert(origins.end(), rows.begin(), rows.end());
 }
 
-Hypothesis PairSearch::hypothesis(const PairBeam &own, const Pair &last) {
-  Hypothesis made;
-  made.total = last.total;
-  made.tokens.resize(2 * own.steps), made.scores.resize(2 * own.steps);
+Hypothesis PairSearch::hypothesis(const PairBeam &own, const Pair &last) const {
+  const int64_t n_slots = 2 * own.steps;
+  std::vector<int64_t> tokens(n_slots);
+  std::vector<float> scores(n_slots);
   const Pair *pair = &last;
-  for (int64_t slot = 2 * (own.steps - 1); slot >= 0; slot -= 2) {
-    std::copy_n(pair->tokens, 2, made.tokens.begin() + slot);
-    std::copy_n(pair->scores, 2, made.scores.begin() + slot);
+  for (int64_t slot = n_slots - 2; slot >= 0; slot -= 2) {
+    std::copy_n(pair->tokens, 2, tokens.begin() + slot);
+    std::copy_n(pair->scores, 2, scores.begin() + slot);
     pair = &own.pairs[pair->before];
   }
+  std::vector<int64_t> slots(n_slots);
+  std::iota(slots.begin(), slots.end(), 0);
+  if (options.token_order == "r2l") std::reverse(slots.begin(), slots.end());
+  if (options.token_order == "bidirectional") {
+    // Left tokens run from the beginning, right tokens from the end.
+    for (int64_t i = 0; i < own.steps; ++i) slots[i] = 2 * i, slots[n_slots - 1 - i] = 2 * i + 1;
+  }
+  Hypothesis made;
+  double of_ends = 0;
+  for (int64_t slot = 0; slot < n_slots; ++slot)
+    if (tokens[slot] == rules.eos) of_ends += scores[slot];
+  for (int64_t slot : slots) {
+    if (tokens[slot] == rules.eos) continue;
+    made.tokens.push_back(tokens[slot]), made.scores.push_back(scores[slot]);
+    made.total += scores[slot];
+  }
+  made.tokens.push_back(options.eos), made.scores.push_back(float(of_ends));
+  made.total += of_ends;
   return made;
 }
 
@@ -177,7 +201,7 @@ void PairSearch::keep() {
     row += int64_t(own.entries.size());
     extend(own, first_row, origins);
     if (is_done(own))
-      done.push_back({own.request.id, std::move(own.ended), own.steps, own.expansions});
+      done.push_back({own.request.id, std::move(own.ended), own.steps, own.expansions, {}, {}});
     else
       going_on.push_back(std::move(own));
   }

@@ -2,14 +2,21 @@
 
 #pragma once
 
-#include "beam_search.h"
+#include "search.h"
 
 namespace fastdec {
 
 struct PairOptions {
-  int64_t width = 1;      // W = K, the maximum number of entries of a beam, and of hypotheses
+  int64_t beam = 1;      // W = K, the maximum number of entries of a beam, and of hypotheses
+  std::string token_order = "bidirectional";  // or "l2r" or "r2l", see orders/token_order.py
   int64_t right_bos = 0;  // the right token of the pair before the output
-  int64_t capacity = 1;   // the maximum number of sentences that are decoded at once
+  int64_t eos = 0;        // the token that ends hypotheses; the rules' EOS ends decoding
+
+  template <typename Visit>
+  void each(Visit &&visit) {
+    visit("beam", beam), visit("token_order", token_order);
+    visit("right_bos", right_bos), visit("eos", eos);
+  }
 };
 
 // A left and a right token that follow another pair. The first pair of a sentence is the first
@@ -23,7 +30,7 @@ struct Pair {
 
 // A sentence that is being decoded.
 struct PairBeam {
-  Request request;          // forced tokens are those of the first slots: left, right, left, ...
+  Request request;               // forced tokens are those of the first slots
   std::vector<Pair> pairs;  // all pairs so far
   std::vector<int64_t> entries;  // the indices of the entries' last pairs, best first
   std::vector<Hypothesis> ended;  // of two pairs that end the same sentence, the better one
@@ -31,15 +38,15 @@ struct PairBeam {
   int64_t steps = 0, expansions = 0;
 };
 
-// Algorithm 1. The tokens of a hypothesis are in the order of slots, including end tokens.
-class PairSearch : public Loop<Request, BeamResult, BeamCounts> {
+// Algorithm 1. A slot is the place of one token in the order of decoding: left, right, left, ...
+class PairSearch : public Search {
  public:
   PairSearch(Models models, Rules rules, const PairOptions &options);
 
  private:
   int64_t n_under_way() const override { return int64_t(beams.size()); }
   std::vector<const Request *> under_way() const override;
-  int64_t n_due() override { return options.capacity - int64_t(beams.size()); }
+  int64_t n_due() override { return int64_t(waiting.size()); }
   void begin(Request request) override;
   void step() override;
   bool drop(int64_t id) override;
@@ -59,10 +66,11 @@ class PairSearch : public Loop<Request, BeamResult, BeamCounts> {
   // Whether two pairs end the same sentence, such as (token, end) and (end, token).
   bool end_alike(const Pair &one, const Pair &other) const;
   bool is_done(const PairBeam &own) const {
-    return own.entries.empty() || own.n_finalized >= options.width;
+    return own.entries.empty() || own.n_finalized >= options.beam;
   }
-  // The hypothesis that ends with a pair.
-  static Hypothesis hypothesis(const PairBeam &own, const Pair &last);
+  // The hypothesis that ends with a pair, in natural order. A token paired with an end token belongs
+  // to it. The score of its EOS is the sum over all end tokens.
+  Hypothesis hypothesis(const PairBeam &own, const Pair &last) const;
 
   const PairOptions options;
   std::vector<PairBeam> beams;  // in the order of their rows in the decoder

@@ -1,44 +1,13 @@
-// The sentences of a search, and the input of a step.
+// The sentences of a search with one hypothesis each, and the input of a step.
 
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "counts.h"
+#include "request.h"
 
 namespace fastdec {
-
-// A sentence to translate.
-struct Request {
-  int64_t id = 0;
-  std::vector<int64_t> source;  // with EOS, without padding; empty if only states are given
-  // The states of each model's encoder, [n, dim]; empty if the engine encodes the source.
-  std::vector<std::vector<float>> states;
-  std::vector<int64_t> forced;  // the first tokens of the output
-  int64_t bos = 0;              // the decoder's first input token
-  int64_t max_len = 0;          // the maximum number of output tokens, without EOS
-  int64_t n_waived = 0;         // --min-len does not apply to this number of first tokens
-  int64_t horizon = 0;          // Jacobi decoding: the number of tokens that are solved in blocks
-  std::vector<int64_t> draft;   // earlier translations, each with EOS; empty: none
-  std::vector<int64_t> types;   // the possible output types, with EOS, ascending; empty: all
-};
-
-// A finished sentence.
-struct Translation {
-  int64_t id = 0;
-  std::vector<int64_t> tokens;  // ending in EOS
-  std::vector<float> scores;    // of each token
-  std::vector<int64_t> blocks;  // the number of tokens kept in each step
-  int64_t invocations = 0;      // the number of decoder invocations for the sentence
-};
-
-struct BlockCounts : Counts {
-  int64_t verified = 0;           // the number of verified blocks, over all sentences
-  std::vector<int64_t> accepted;  // how often the proposal of p_2, p_3, ... was accepted
-  int64_t drafted = 0;            // the number of proposed tokens of given drafts
-  int64_t drafted_right = 0;      // the number of these that were accepted
-};
 
 // A sentence that is being decoded.
 struct Row {

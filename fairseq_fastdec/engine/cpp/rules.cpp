@@ -135,9 +135,9 @@ void Chooser::run_from_logits(Decoder &decoder, int64_t first, TopK &task) {
   run(task, scratch);
 }
 
-void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row,
+void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t max_candidates,
                      const Limits &limits, Extensions &extensions) {
-  n_ranked = std::min({n_best, n_per_row, layer().n_outputs()});
+  n_ranked = std::min({n_best, max_candidates, layer().n_outputs()});
   const int64_t *const only = limits.some_only ? limits.only.data() : nullptr;
   float *const only_scores = only ? forced_scores.reserve(beams.n_rows) : nullptr;
   rank(decoder, beams.n_rows, limits, only, only_scores, &beams);

@@ -6,7 +6,7 @@
 
 #include "decoder.h"
 #include "output_layers.h"
-#include "rows.h"
+#include "request.h"
 
 namespace fastdec {
 
@@ -113,9 +113,9 @@ class Chooser {
   void choose(Decoder &decoder, int64_t n, const Limits &limits, Answers &answers);
 
   // Computes the best extensions of beams, whose rows are the states of the last step.
-  //   n_per_row: the maximum number of a beam's extensions that continue the same row
-  void extend(Decoder &decoder, const BeamRows &beams, int64_t n_per_row, const Limits &limits,
-              Extensions &extensions);
+  //   max_candidates: the maximum number of a beam's extensions that continue the same row
+  void extend(Decoder &decoder, const BeamRows &beams, int64_t max_candidates,
+              const Limits &limits, Extensions &extensions);
 
   // The output layer, which has the same outputs in all models.
   const OutputLayer &layer() const { return outputs.of_models()[0]; }

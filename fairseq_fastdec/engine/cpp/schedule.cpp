@@ -18,7 +18,7 @@ std::vector<uint8_t> Schedule::choose(const std::vector<int64_t> &lengths,
                                       const std::vector<int64_t> &widths) {
   std::vector<int64_t> wanted(lengths.size());
   std::iota(wanted.begin(), wanted.end(), 0);
-  if (options.expands_shortest) {
+  if (options.stream_policy == "min-length") {
     const int64_t shortest = *std::min_element(lengths.begin(), lengths.end());
     const auto is_longer = [&](int64_t beam) { return lengths[beam] > shortest; };
     wanted.erase(std::remove_if(wanted.begin(), wanted.end(), is_longer), wanted.end());
@@ -30,7 +30,7 @@ std::vector<uint8_t> Schedule::choose(const std::vector<int64_t> &lengths,
   int64_t n_rows = 0;
   for (int64_t beam : wanted) {
     n_rows += widths[beam];
-    if (options.rows && n_rows > options.rows) break;
+    if (options.max_beam_rows && n_rows > options.max_beam_rows) break;
     chosen[beam] = 1;
     rows_seen += double(widths[beam]), beams_seen += 1;
   }
@@ -42,9 +42,9 @@ double Schedule::share(const Load &load) const {
   const auto add = [&](double used, int64_t limit) {
     if (limit) most = std::max(most, used / double(limit));
   };
-  add(load.sentences, options.sentences);
-  add(load.source_tokens, options.source_tokens);
-  if (!options.sentences) add(load.rows, options.rows);
+  add(load.sentences, options.batch_size);
+  add(load.source_tokens, options.max_tokens);
+  if (!options.batch_size) add(load.rows, options.max_beam_rows);
   return most;
 }
 

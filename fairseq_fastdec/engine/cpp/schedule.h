@@ -6,19 +6,28 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace fastdec {
 
 struct ScheduleOptions {
-  // The capacity; 0: no limit. The number of rows limits which sentences begin only if there is no
+  // The capacity in sentences, source tokens and rows; 0: no limit. The number of rows limits which sentences begin only if there is no
   // limit of sentences, but always the rows that a step expands.
-  int64_t sentences = 0, source_tokens = 0, rows = 0;
+  int64_t batch_size = 0, max_tokens = 0, max_beam_rows = 0;
   // Epsilon: sentences begin when at most this share of the capacity is in use.
   double refill_threshold = 0;
-  // A step expands the shortest beams, so that all rows have the same length. Otherwise the longest
-  // beams come first, and the capacity of rows limits how many are expanded (VAR-STR-FIFO).
-  bool expands_shortest = false;
+  // "min-length": a step expands the shortest beams, so that all rows have the same length. "fifo":
+  // the longest beams come first, and the capacity of rows limits how many are expanded
+  // (VAR-STR-FIFO).
+  std::string stream_policy = "fifo";
+
+  template <typename Visit>
+  void each(Visit &&visit) {
+    visit("batch_size", batch_size), visit("max_tokens", max_tokens);
+    visit("max_beam_rows", max_beam_rows), visit("refill_threshold", refill_threshold);
+    visit("stream_policy", stream_policy);
+  }
 };
 
 // The part of the capacity that sentences use.

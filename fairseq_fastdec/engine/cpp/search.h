@@ -1,55 +1,127 @@
-// The base of searches with one hypothesis per sentence.
+// The base of all searches: sentences wait, join, are decoded together, and are done.
+//
+// Sentences join and leave while others are being decoded. The result of a sentence does not depend
+// on the others, except for the types of shortlists.
 
 #pragma once
 
-#include "loop.h"
+#include <deque>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "../kernels/cpp/pool.h"
+#include "counts.h"
+#include "rules.h"
+#include "schedule.h"
 
 namespace fastdec {
 
-// A search decides what each row is fed, and what is kept.
-class Search : public Loop<Request, Translation, BlockCounts> {
+// Decodes sentences step by step. Not thread-safe.
+class Search {
  public:
-  // capacity: the maximum number of sentences that are decoded at once
-  Search(Models models, Rules rules, int64_t n_best, int64_t capacity);
+  virtual ~Search() = default;
+
+  // Adds a sentence to the queue. Sentences begin in this order.
+  void admit(Request request) { waiting.push_back(std::move(request)); }
+
+  // Runs at most n_steps steps, in at most n_threads threads; returns the number of sentences that
+  // are not done.
+  int64_t advance(int64_t n_steps, int64_t n_threads) {
+    const Decoding decoding;
+    for (; n_steps > 0; --n_steps) {
+      clock = {};
+      decoder.set_threads(Decoding::share(n_threads));
+      join();
+      if (!n_under_way()) break;
+      step();
+      clock.count(counters.seconds.search);
+    }
+    return int64_t(waiting.size()) + n_under_way();
+  }
+
+  // The sentences that have finished since the last call.
+  std::vector<Result> finished() { return std::exchange(done, {}); }
+
+  // Removes a sentence that waits or is being decoded; returns whether it was found.
+  bool cancel(int64_t id) {
+    for (auto request = waiting.begin(); request != waiting.end(); ++request)
+      if (request->id == id) {
+        waiting.erase(request);
+        return true;
+      }
+    return drop(id);
+  }
+
+  const Counts &counts() const { return counters; }
+
+  // Whether drafts of requests are verified, and the output does not depend on them.
+  virtual bool verifies_drafts() const { return false; }
+
+  // How much is decoded at once.
+  virtual void set_schedule(const ScheduleOptions &) {}
 
  protected:
-  void step() override;
-  // Sets `feed`.
-  virtual void propose() = 0;
-  // Whether the scores of proposals are needed, not only whether they are the best tokens.
-  virtual bool asks() const { return false; }
-  // Keeps the accepted part of a row's block; returns whether the sentence has ended. Called from
-  // the last row to the first.
-  virtual bool keep(int64_t row) = 0;
-  // Called after a row has been added, and before it is removed, when the last row takes its place.
-  virtual void joined(int64_t) {}
-  virtual void left(int64_t) {}
+  // n_best: the number of tokens that are chosen from each distribution
+  Search(Models models, Rules given, int64_t n_best)
+      : rules(std::move(given)),
+        outputs(models, rules),
+        decoder(std::move(models)),
+        chooser(rules, outputs, n_best) {}
 
-  // The tokens at the beginning of a new row's block.
-  std::vector<int64_t> opening_of(const Row &row) const;
-  // Appends the tokens [first, last) of a row's block to the output, up to EOS; returns their
-  // number.
-  int64_t append_block(int64_t row, int64_t first, int64_t last);
-  // Appends a token; returns whether it ends the sentence.
-  bool append(Row &row, int64_t token, float score);
-  // The index of a token of a row's block in the step.
-  int64_t place(int64_t row, int64_t number) const { return feed.begins[row] + number; }
+  virtual int64_t n_under_way() const = 0;
+  virtual std::vector<const Request *> under_way() const = 0;
+  // The number of waiting sentences that may begin now; it may exceed the length of the queue.
+  virtual int64_t n_due() = 0;
+  // A sentence joins. Its row has been appended to the decoder, in the order of these calls.
+  virtual void begin(Request request) = 0;
+  virtual void step() = 0;
+  // Removes a sentence that is being decoded; returns whether it was found.
+  virtual bool drop(int64_t id) = 0;
 
-  std::vector<Row> rows;
-  Feed feed;
-  Answers answers;
+  // Removes n rows of the decoder.
+  void drop_rows(int64_t first, int64_t n) {
+    std::vector<int64_t> rows(decoder.n_rows());
+    std::iota(rows.begin(), rows.end(), 0);
+    rows.erase(rows.begin() + first, rows.begin() + first + n);
+    decoder.gather(rows);
+  }
+
+  const Rules rules;
+  OutputLayers outputs;
+  Decoder decoder;
+  Chooser chooser;
+  std::deque<Request> waiting;
+  std::vector<Result> done;
+  Limits limits;
+  Counts counters;
+  Clock clock;  // of the current step
 
  private:
-  int64_t n_under_way() const override { return int64_t(rows.size()); }
-  std::vector<const Request *> under_way() const override;
-  int64_t n_due() override { return capacity - int64_t(rows.size()); }
-  void begin(Request request) override;
-  bool drop(int64_t id) override;
-  // Sets the limits of the answers after each token, and the tokens whose scores are needed.
-  void restrict();
-  void leave(int64_t row);
-
-  const int64_t capacity;
+  void join() {
+    if (waiting.empty()) return;
+    const int64_t n = std::min<int64_t>(n_due(), int64_t(waiting.size()));
+    if (n <= 0) return;
+    std::vector<const Request *> sentences;
+    for (int64_t i = 0; i < n; ++i) sentences.push_back(&waiting[i]);
+    clock.count(counters.seconds.search);
+    decoder.add(sentences);
+    clock.count(counters.seconds.encoder);
+    ++counters.encoder_invocations;
+    for (int64_t i = 0; i < n; ++i) {
+      Request request = std::move(waiting.front());
+      waiting.pop_front();
+      request.states.clear();
+      begin(std::move(request));
+    }
+    std::vector<const std::vector<int64_t> *> types;
+    for (const Request *request : under_way()) types.push_back(&request->types);
+    outputs.allow(types);
+  }
 };
+
+// Makes a search without sentences; all of its searches translate alike.
+using MakeSearch = std::function<std::unique_ptr<Search>()>;
 
 }  // namespace fastdec

@@ -11,8 +11,14 @@ namespace fastdec {
 
 namespace {
 
-// The number of batches without sentences that a worker keeps.
+// The number of searches without sentences that a worker keeps.
 constexpr int64_t MOST_IDLE = 4;
+
+Result failed(int64_t id, const std::exception &error) {
+  Result result;
+  result.id = id, result.error = error.what();
+  return result;
+}
 
 }  // namespace
 
@@ -25,7 +31,7 @@ Mailbox::~Mailbox() {
   for (int end : ends) ::close(end);
 }
 
-void Mailbox::put(Ended sentence) {
+void Mailbox::put(Result sentence) {
   const std::lock_guard<std::mutex> lock(mutex);
   sentences.push_back(std::move(sentence));
   // At most one byte is in the pipe, so this does not block.
@@ -34,7 +40,7 @@ void Mailbox::put(Ended sentence) {
     }
 }
 
-std::vector<Ended> Mailbox::take() {
+std::vector<Result> Mailbox::take() {
   const std::lock_guard<std::mutex> lock(mutex);
   return std::exchange(sentences, {});
 }
@@ -52,8 +58,8 @@ Service::Service(const ServiceOptions &options) : options(options), workers(opti
 bool Service::submit(Arrival arrival, int64_t most_waiting) {
   const std::lock_guard<std::mutex> lock(mutex);
   if (!is_open || int64_t(waiting.size()) >= most_waiting) return false;
-  const int64_t id = arrival.id;
-  const Key key = {options.takes_shortest ? arrival.n_tokens : 0, id};
+  const int64_t id = arrival.request.id;
+  const Key key = {options.takes_shortest ? arrival.request.n_source : 0, id};
   waiting.emplace(key, std::move(arrival));
   waiting_ids.emplace(id, key);
   arrived.notify_one();
@@ -94,11 +100,11 @@ void Service::close() {
 
 void Service::work(Worker &own) {
   std::vector<Arrival> joining;
-  std::vector<Ended> ended;
+  std::vector<Result> done;
   std::vector<int64_t> cancelled;
   for (;;) {
     joining.clear(), cancelled.clear();
-    deliver(own, ended);
+    deliver(own, done);
     {
       std::unique_lock<std::mutex> lock(mutex);
       for (;;) {
@@ -110,13 +116,13 @@ void Service::work(Worker &own) {
       cancelled.swap(own.cancelled);
     }
     drop(own, cancelled);
-    for (Arrival &arrival : joining) join(own, arrival, ended);
-    for (OwnBatch &batch : own.batches) step(batch, ended);
+    for (Arrival &arrival : joining) join(own, arrival, done);
+    for (OwnSearch &search : own.searches) step(search, done);
   }
 }
 
-void Service::deliver(Worker &own, std::vector<Ended> &ended) {
-  for (Ended &sentence : ended) {
+void Service::deliver(Worker &own, std::vector<Result> &done) {
+  for (Result &sentence : done) {
     std::shared_ptr<Mailbox> mailbox;
     {
       const std::lock_guard<std::mutex> lock(mutex);
@@ -129,7 +135,7 @@ void Service::deliver(Worker &own, std::vector<Ended> &ended) {
     }
     mailbox->put(std::move(sentence));
   }
-  ended.clear();
+  done.clear();
 }
 
 void Service::take(Worker &own, std::vector<Arrival> &joining) {
@@ -141,7 +147,7 @@ void Service::take(Worker &own, std::vector<Arrival> &joining) {
   const int64_t share = std::min((n_all + n_workers - 1) / n_workers, options.capacity);
   while (own.n_sentences < share && !waiting.empty()) {
     const auto first = waiting.find(next());
-    const int64_t id = first->second.id;
+    const int64_t id = first->second.request.id;
     under_way[id] = {&own, std::move(first->second.mailbox)};
     joining.push_back(std::move(first->second));
     waiting.erase(first);
@@ -160,44 +166,47 @@ double Service::seconds_waiting() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - oldest.since).count();
 }
 
-void Service::join(Worker &own, Arrival &arrival, std::vector<Ended> &ended) {
-  const auto has_recipe = [&](const OwnBatch &batch) { return batch.recipe == arrival.recipe; };
-  const auto known = std::find_if(own.batches.begin(), own.batches.end(), has_recipe);
-  if (known != own.batches.end()) {
-    std::rotate(known, known + 1, own.batches.end());
+void Service::join(Worker &own, Arrival &arrival, std::vector<Result> &done) {
+  std::vector<OwnSearch> &searches = own.searches;
+  const auto is_alike = [&](const OwnSearch &search) { return search.make == arrival.make; };
+  const auto known = std::find_if(searches.begin(), searches.end(), is_alike);
+  if (known != searches.end()) {
+    std::rotate(known, known + 1, searches.end());
   } else {
     int64_t n_idle = 0;
-    for (auto batch = own.batches.end(); batch != own.batches.begin();)
-      if ((--batch)->ids.empty() && ++n_idle >= MOST_IDLE) batch = own.batches.erase(batch);
-    own.batches.push_back({arrival.recipe, nullptr, {}});
+    for (auto search = searches.end(); search != searches.begin();)
+      if ((--search)->ids.empty() && ++n_idle >= MOST_IDLE) search = searches.erase(search);
+    searches.push_back({arrival.make, nullptr, {}});
   }
-  OwnBatch &batch = own.batches.back();
+  OwnSearch &joined = searches.back();
+  const int64_t id = arrival.request.id;
   try {
-    if (!batch.batch) batch.batch = batch.recipe->begin();
-    arrival.join(*batch.batch);
-    batch.ids.insert(arrival.id);
+    if (!joined.search) joined.search = (*joined.make)();
+    joined.search->admit(std::move(arrival.request));
+    joined.ids.insert(id);
   } catch (const std::exception &error) {
-    ended.push_back({arrival.id, {}, error.what()});
+    done.push_back(failed(id, error));
   }
 }
 
 void Service::drop(Worker &own, const std::vector<int64_t> &ids) {
   for (int64_t id : ids)
-    for (OwnBatch &batch : own.batches)
-      if (batch.ids.erase(id)) batch.batch->cancel(id);
+    for (OwnSearch &search : own.searches)
+      if (search.ids.erase(id)) search.search->cancel(id);
 }
 
-void Service::step(OwnBatch &own, std::vector<Ended> &ended) {
+void Service::step(OwnSearch &own, std::vector<Result> &done) {
   if (own.ids.empty()) return;
-  const size_t first = ended.size();
   try {
-    own.batch->advance(options.threads, ended);
-    for (size_t i = first; i < ended.size(); ++i) own.ids.erase(ended[i].id);
+    own.search->advance(1, options.threads);
+    for (Result &result : own.search->finished()) {
+      own.ids.erase(result.id);
+      done.push_back(std::move(result));
+    }
   } catch (const std::exception &error) {  // such as std::bad_alloc, reported to all callers
-    ended.resize(first);
-    for (int64_t id : own.ids) ended.push_back({id, {}, error.what()});
+    for (int64_t id : own.ids) done.push_back(failed(id, error));
     own.ids.clear();
-    own.batch.reset();
+    own.search.reset();
   }
 }
 

@@ -1,10 +1,9 @@
-// Decodes sentences that arrive one by one in the batches of several threads: refilling (Yang et
+// Decodes sentences that arrive one by one in the searches of several threads: refilling (Yang et
 // al. 2020) without an end.
 
 #pragma once
 
 #include <condition_variable>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -13,22 +12,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "beam_search.h"
 #include "search.h"
 
 namespace fastdec {
-
-// A finished sentence.
-struct Ended {
-  int64_t id = 0;
-  std::vector<Hypothesis> hypotheses;  // in any order; totals are only set for beams
-  std::string error;                   // the error if there are none
-};
-
-inline Ended ended_of(Translation own) {
-  return {own.id, {{std::move(own.tokens), std::move(own.scores), 0}}, {}};
-}
-inline Ended ended_of(BeamResult own) { return {own.id, std::move(own.hypotheses), {}}; }
 
 // Finished sentences on the way to the thread that reads them.
 class Mailbox {
@@ -40,53 +26,23 @@ class Mailbox {
   Mailbox &operator=(const Mailbox &) = delete;
 
   // Thread-safe.
-  void put(Ended sentence);
+  void put(Result sentence);
   // The sentences since the last call. To be called after a byte was read from fd().
-  std::vector<Ended> take();
+  std::vector<Result> take();
   // Has a byte to read if there are sentences, so that an event loop can watch it.
   int fd() const { return ends[0]; }
 
  private:
   std::mutex mutex;
-  std::vector<Ended> sentences;
+  std::vector<Result> sentences;
   int ends[2];  // of a pipe
 };
 
-// A search of any kind.
-class Batch {
- public:
-  virtual ~Batch() = default;
-  // Runs a step, and appends the sentences that have finished.
-  virtual void advance(int64_t n_threads, std::vector<Ended> &ended) = 0;
-  virtual void cancel(int64_t id) = 0;
-};
-
-template <typename Kind>
-class BatchOf : public Batch {
- public:
-  explicit BatchOf(std::unique_ptr<Kind> search) : search(std::move(search)) {}
-
-  void advance(int64_t n_threads, std::vector<Ended> &ended) override {
-    search->advance(1, n_threads);
-    for (auto &result : search->finished()) ended.push_back(ended_of(std::move(result)));
-  }
-  void cancel(int64_t id) override { search->cancel(id); }
-
-  const std::unique_ptr<Kind> search;
-};
-
-// Sentences with the same recipe share batches.
-struct Recipe {
-  std::function<std::unique_ptr<Batch>()> begin;
-};
-
-// A waiting sentence.
+// A waiting sentence, whose id increases in the order of arrival.
 struct Arrival {
-  int64_t id = 0;  // increases in the order of arrival
-  int64_t n_tokens = 0;
-  std::shared_ptr<const Recipe> recipe;
-  std::function<void(Batch &)> join;
-  std::shared_ptr<Mailbox> mailbox;  // where it goes when it is finished
+  Request request;
+  std::shared_ptr<const MakeSearch> make;  // sentences with the same one share searches
+  std::shared_ptr<Mailbox> mailbox;        // where the result goes
   std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
 };
 
@@ -122,16 +78,16 @@ class Service {
   void close();
 
  private:
-  struct OwnBatch {
-    std::shared_ptr<const Recipe> recipe;
-    std::unique_ptr<Batch> batch;
+  struct OwnSearch {
+    std::shared_ptr<const MakeSearch> make;
+    std::unique_ptr<Search> search;
     std::unordered_set<int64_t> ids;
   };
   struct Worker {
     int64_t n_sentences = 0;
     std::vector<int64_t> cancelled;
-    // Only used by the worker's thread; the most recently used recipe is last.
-    std::vector<OwnBatch> batches;
+    // Only used by the worker's thread; the most recently used one is last.
+    std::vector<OwnSearch> searches;
     std::thread thread;
   };
   struct Place {
@@ -141,15 +97,15 @@ class Service {
   using Key = std::pair<int64_t, int64_t>;  // the tokens if the shortest begins next, and the id
 
   void work(Worker &own);
-  void deliver(Worker &own, std::vector<Ended> &ended);
+  void deliver(Worker &own, std::vector<Result> &done);
   // Called with the lock.
   void take(Worker &own, std::vector<Arrival> &joining);
   Key next() const;
   double seconds_waiting() const;
   // Called without the lock.
-  void join(Worker &own, Arrival &arrival, std::vector<Ended> &ended);
+  void join(Worker &own, Arrival &arrival, std::vector<Result> &done);
   void drop(Worker &own, const std::vector<int64_t> &ids);
-  void step(OwnBatch &own, std::vector<Ended> &ended);
+  void step(OwnSearch &own, std::vector<Result> &done);
 
   const ServiceOptions options;
   std::mutex mutex;

@@ -215,7 +215,7 @@ def decode(args: argparse.Namespace, lines: dict[int, str]) -> Iterator[Sentence
                 best[row].tolist(),
                 generator.observer.take(row),
                 generator.name,
-                blocks=generator.records[row].blocks,
+                blocks=generator.results[row].blocks,
             )
             yield trace.named(
                 task.source_dictionary.__getitem__,

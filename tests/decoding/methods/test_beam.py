@@ -88,7 +88,7 @@ def beam(**parts):
 
 def test_the_papers_rule_for_finished_candidates():
     """Appendix A.1: the best one is final, others wait on the beam and may fall off it."""
-    rule = BeamRule(3, math.inf, None, waits=True)
+    rule = BeamRule(3, math.inf, None, "paper")
     own = beam()
     assert updated(rule, own, (-1, EOS), (-2, 8), (-3, EOS)) == [[-1], [-2], [-3]]
     # The one that waits competes, and falls off the beam.
@@ -100,7 +100,7 @@ def test_the_papers_rule_for_finished_candidates():
 
 def test_fairseqs_rule_for_finished_candidates():
     """What ends among the first k is final, and k others go on."""
-    rule = BeamRule(2, math.inf, None, waits=False)
+    rule = BeamRule(2, math.inf, None, "fairseq")
     own = beam()
     extensions = [(-1, 8), (-2, EOS), (-3, EOS), (-4, 8)]
     assert updated(rule, own, *extensions) == [[-2], [-1, -4], []]
@@ -109,10 +109,10 @@ def test_fairseqs_rule_for_finished_candidates():
     assert rule.is_done(own)
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_candidates_beyond_the_threshold_are_forgotten(waits):
+@pytest.mark.parametrize("finalize", ["paper", "fairseq"])
+def test_candidates_beyond_the_threshold_are_forgotten(finalize):
     """Section 4, with the final hypotheses among the best."""
-    rule = BeamRule(4, 1.5, None, waits)
+    rule = BeamRule(4, 1.5, None, finalize)
     assert updated(rule, beam(), (-1, 8), (-2.5, 8), (-2.6, 8)) == [[], [-1, -2.5], []]
     own = beam(final=candidates((-1, EOS)))
     assert updated(rule, own, (-2, 8), (-2.6, 8))[1] == [-2]

@@ -38,8 +38,8 @@ def test_right_proposals_take_one_invocation_for_k_tokens_and_one_more():
     generator = method_to_read(models, "blockwise", max_len_b=12)
     ((own,),) = generator.generate(models, sample)
     assert own["tokens"].tolist() == [7] * 12 + [EOS]
-    (record,) = generator.records
-    assert record.invocations == 12 / 4 + 1 and record.blocks == [4, 4, 4, 1]
+    (result,) = generator.results
+    assert result.steps == 12 / 4 + 1 and result.blocks == [4, 4, 4, 1]
     assert generator.statistics.accepted == [3, 3, 3]
 
 

@@ -1,5 +1,7 @@
 """What each draft guesses, row by row."""
 
+import types
+
 import torch
 
 from fairseq_fastdec.decoding.methods import drafts
@@ -21,7 +23,7 @@ class KnownBatch:
         self.outputs = outputs
         self.sentence = torch.arange(len(outputs))
         self.lengths = torch.tensor([len(own) for own in outputs])
-        self.sources = sources
+        self.request = types.SimpleNamespace(sources=sources)
 
     def tail(self, n, filler):
         padded = [[filler] * n + own for own in self.outputs]

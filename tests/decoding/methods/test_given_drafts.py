@@ -20,7 +20,7 @@ class Batch:
     """What is read of a batch: one row, with an output that grows."""
 
     def __init__(self, draft, max_len=50):
-        self.sources = types.SimpleNamespace(drafts=[torch.tensor(draft)])
+        self.request = types.SimpleNamespace(drafts=[torch.tensor(draft)])
         self.statistics, self.max_len, self.n_rows = Statistics(), max_len, 1
         self.sentence, self.output = torch.tensor([0]), []
 
@@ -128,7 +128,7 @@ def test_wrong_drafts_are_tried_again():
     own = GivenDrafts(PAD, EOS)
     own._right, own._wrong = 100.0, 200.0
     batch = Batch(DRAFT)
-    batch.sources.drafts *= 8
+    batch.request.drafts *= 8
     batch.n_rows, batch.sentence, batch.output = 8, torch.arange(8), []
     own.begin(batch)
     steps = [own._chains(batch, None)[0] for _ in range(3000)]

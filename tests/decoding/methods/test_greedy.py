@@ -70,6 +70,6 @@ def test_the_cost_of_a_sentence():
     models, sample = [stock_model()], tiny.random_batch(TASK, LENGTHS)
     generator = method_to_read(models, "greedy", max_len_b=12)
     hypotheses = generator.generate(models, sample)
-    for own, record in zip(hypotheses, generator.records):
-        assert record.invocations == record.tokens == own[0]["tokens"].numel()
-        assert record.blocks == []
+    for own, result in zip(hypotheses, generator.results):
+        assert result.steps == own[0]["tokens"].numel()
+    assert generator.statistics.blocks == 0

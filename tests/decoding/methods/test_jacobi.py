@@ -95,7 +95,7 @@ def test_the_papers_iterations_with_the_length_known(decoding, memory, b, monkey
         size = len(greedy) if decoding == "jacobi" else b
         expected, iterations = jacobi_by_the_paper(oracle, size, len(greedy))
         assert own["tokens"].tolist() == greedy == expected
-        assert generator.records[0].invocations == iterations
+        assert generator.results[0].steps == iterations
         assert iterations <= len(greedy)
 
 
@@ -104,9 +104,9 @@ def test_hybrid_jacobi_goes_on_token_by_token():
     method = dict(parallel_len_b=0)
     generator = method_to_read(models, "hybrid_jacobi", method, max_len_b=8)
     hypotheses = generator.generate(models, sample)
-    for own, record in zip(hypotheses, generator.records):
-        assert record.invocations == own[0]["tokens"].numel()
-        assert set(record.blocks) == {1}
+    for own, result in zip(hypotheses, generator.results):
+        assert result.steps == own[0]["tokens"].numel()
+        assert set(result.blocks) == {1}
 
 
 @pytest.mark.parametrize("decoding", ["greedy", *JACOBI, "lookahead"])
@@ -116,7 +116,7 @@ def test_an_observer_sees_every_invocation(decoding):
     generator.observer = recorder = Recorder()
     ((own,),) = generator.generate(models, sample)
     steps = recorder.take(0)
-    assert len(steps) == generator.records[0].invocations
+    assert len(steps) == generator.results[0].steps
     output, known = own["tokens"].tolist(), 0
     for step in steps:
         # A block can be settled beyond the end of the output.

@@ -6,6 +6,7 @@ import torch
 
 from fairseq_fastdec.decoding.constraints import GenerationRules
 from fairseq_fastdec.decoding.methods.outputs import OutputBatch, agreeing
+from fairseq_fastdec.decoding.request import Request
 from fairseq_fastdec.decoding.sources import Sources
 from fairseq_fastdec.network import Ensemble
 from tests.support import tiny
@@ -20,12 +21,14 @@ def batch_of(lengths, **rules):
     network = Ensemble([stock_model(trained=False)])
     network.encode(sources.net_input)
     rules = GenerationRules(PAD, WORDS.unk(), EOS, **{"max_len_b": 8, **rules})
-    return OutputBatch(network, rules, sources)
+    request = Request(sources, list(range(len(lengths))), EOS)
+    limits = rules.limits([sources.width] * len(lengths), [0] * len(lengths))
+    return OutputBatch(network, rules, request, limits)
 
 
 def test_rows_take_their_tokens_up_to_an_end():
     batch = batch_of([3, 2, 4])
-    last = batch.open(EOS, None)
+    last = batch.open()
     assert last.tolist() == [EOS] * 3
     with torch.no_grad():
         batch.step(torch.tensor([[EOS, 5, 6, 7]] * 3))
@@ -40,17 +43,17 @@ def test_rows_take_their_tokens_up_to_an_end():
     # A certain EOS ends a row; its block has one token.
     certain = batch.without_ended(torch.tensor([EOS, 9]), torch.tensor([-3.0, -4.0]), rest)
     assert [part.tolist() for part in certain] == [[9], [-4.0], [2]]
-    records = batch.records([10, 11, 12], with_blocks=True)
-    assert [record.blocks for record in records] == [[4, 1], [2], [2]]
-    assert [record.invocations for record in records] == [1, 1, 1]
-    first = batch.hypotheses()[0][0]
+    results = batch.results()
+    assert [result.blocks for result in results] == [[4, 1], [2], [2]]
+    assert [result.steps for result in results] == [1, 1, 1]
+    first = results[0].hypotheses[0]
     assert first["tokens"].tolist() == [5, 6, 7, 8, EOS]
     assert first["positional_scores"].tolist() == [-1, -1, -1, -1, -3]
 
 
 def test_the_rules_about_lengths():
     batch = batch_of([3, 3], max_len_b=3, min_len=2)
-    batch.open(EOS, None)
+    batch.open()
     log_probs = batch.limited(torch.zeros(2, 5, V), range(5))
     may_end = log_probs[0, :, EOS].gt(-math.inf).tolist()
     may_go_on = log_probs[0, :, 7].gt(-math.inf).tolist()
@@ -61,7 +64,7 @@ def test_the_rules_about_lengths():
 
 def test_no_ngram_comes_twice():
     batch = batch_of([3], no_repeat_ngram_size=2)
-    batch.open(EOS, None)
+    batch.open()
     with torch.no_grad():
         features = batch.step(torch.tensor([[EOS, 5, 6]]))
         log_probs = batch.log_probs(features, first=0)

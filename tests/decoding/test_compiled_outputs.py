@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding import build_generator
-from fairseq_fastdec.decoding.compiled.outputs import CompiledOutputs
+from fairseq_fastdec.decoding.compiled import CompiledSearch
 from fairseq_fastdec.decoding.methods.blockwise import DEFAULT_CONFIDENCE
 from fairseq_fastdec.decoding.methods.greedy import Greedy
 from fairseq_fastdec.decoding.methods.outputs import OutputBatch
@@ -20,13 +20,7 @@ from fairseq_fastdec.packing.heads import has_sequential_heads
 from tests.support import speech, tiny
 from tests.support.against_fairseq import our_generator
 from tests.support.compiled import PRECISIONS, compiled, examples
-from tests.support.compiled_searches import (
-    assert_same_at_once,
-    found_alone,
-    found_joining,
-    outputs_of,
-    prefixes,
-)
+from tests.support.compiled_searches import admit, outputs_of, prefixes
 from tests.support.lexical_tables import next_words, write_table
 from tests.support.to_read import record_into
 from tests.support.trained_models import TASK, blockwise_model, stock_model
@@ -144,10 +138,9 @@ def assert_alike(ours, expected, has_prefix, has_other_drafts=False):
         return
     # A prefix and the first token behind it take one invocation instead of two.
     for own, other in zip(ours[1], expected[1]):
-        saved = other.invocations - own.invocations
+        saved = other["invocations"] - own["invocations"]
         assert saved == 0 or (has_prefix and saved == 1)
-        own.invocations = other.invocations
-        assert own == other
+        assert {**own, "invocations": other["invocations"]} == other
     for name in ("sentences", "tokens", "blocks", "encoder_invocations"):
         assert getattr(ours[2], name) == getattr(expected[2], name)
     if any(ours[2].proposed):  # or else zeros for each head, or nothing
@@ -285,10 +278,9 @@ def test_proposals_of_a_shortlist(kind, method):
         generator = our_generator(models, own.pop("decoding", "greedy"), own, max_len_b=12)
         generator.generate(models, tiny.random_batch(TASK, [3]))
         search = generator.search._search
-        search.admit(sources, 0, bos, 12, types=[types] * len(sources))
+        admit(search, sources, range(len(sources)), bos, types=[types] * len(sources))
         search.advance(1000, 1)
-        finished = search.finished()
-        outputs.append(dict(zip(finished.ids, (tokens for tokens, _ in outputs_of(finished)))))
+        outputs.append({number: tokens for number, (tokens, _) in outputs_of(search).items()})
     assert outputs[0] == outputs[1]
     assert {token for tokens in outputs[0].values() for token in tokens} <= set(types.tolist())
 
@@ -334,11 +326,10 @@ def test_a_sentence_alone_has_its_own_shortlist(precision, table):
     def outputs(numbers, steps=1000):
         for number in numbers:
             one = slice(number, number + 1)
-            search.admit(sources[one], number, bos, 12, types=types[one])
+            admit(search, sources[one], [number], bos, types=types[one])
             search.advance(steps, 1)
         search.advance(1000, 1)
-        finished = search.finished()
-        return dict(zip(finished.ids, outputs_of(finished)))
+        return outputs_of(search)
 
     alone = {**outputs([0]), **outputs([1])}
     assert all(set(alone[number][0]) <= set(types[number].tolist()) for number in (0, 1))
@@ -410,72 +401,6 @@ def test_ensembles_propose_by_the_mean_of_their_heads(
     assert_alike(ours, expected, n_forced > 0)
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("method", ["greedy", "chain", "top 2"])
-@pytest.mark.parametrize("ensemble", ["one", "two", "three sequential"])
-def test_a_sentence_has_the_same_numbers_in_any_batch(ensemble, method, precision):
-    """It joins while others are under way, and gets what it gets alone, bit for bit."""
-    models = [blockwise_model()] if ensemble == "one" else ENSEMBLES[ensemble]()
-    options = dict(METHODS[method], engine_precision=precision)
-    generator = our_generator(models, options.pop("decoding", "greedy"), options, max_len_b=12)
-    generator.generate(models, tiny.random_batch(TASK, [3]))
-    search = generator.search._search
-    bos = TASK.target_dictionary.eos()
-
-    def admit(search, source, number):
-        search.admit(source, number, bos, 12)
-
-    def numbers_of(finished):
-        return dict(zip(finished.ids, outputs_of(finished)))
-
-    alone = found_alone(search, admit, numbers_of, LENGTHS)
-    assert found_joining(search, admit, numbers_of, LENGTHS) == alone
-
-
-def test_a_cancelled_sentence_leaves():
-    models = [blockwise_model()]
-    generator = our_generator(models, "greedy", {}, max_len_b=12)
-    generator.generate(models, tiny.random_batch(TASK, [3]))
-    search, bos = generator.search._search, TASK.target_dictionary.eos()
-    sources = tiny.random_batch(TASK, [9, 8, 7])["net_input"]["src_tokens"].numpy()
-    search.admit(sources, 10, bos, 12)
-    assert search.cancel(12)  # it has not begun
-    search.advance(1, 1)
-    assert search.cancel(10)  # it is under way
-    assert not search.cancel(99)
-    search.advance(1000, 1)
-    assert search.finished().ids == [11]
-
-
-def test_two_threads_decode_with_one_models_weights():
-    models = [stock_model(0)]
-    sample = tiny.random_batch(TASK, LENGTHS, seed=4)
-    generators = [our_generator(models, "greedy", {}, max_len_b=12) for _ in range(2)]
-    assert_same_at_once(generators, models, sample)
-
-
-def test_changed_parameters_are_followed():
-    model = stock_model(0, trained=False)
-    generator = our_generator([model], "greedy", {}, max_len_b=12)
-    sample = tiny.random_batch(TASK, LENGTHS, seed=4)
-    before = [best[0]["positional_scores"] for best in generator.generate([model], sample)]
-    with torch.no_grad():
-        model.decoder.output_projection.weight.mul_(0.5)
-    after = [best[0]["positional_scores"] for best in generator.generate([model], sample)]
-    with torch.no_grad():
-        model.decoder.output_projection.weight.mul_(2)
-    assert not any(one.equal(other) for one, other in zip(before, after))
-
-
-def test_longer_sources_and_outputs_than_before():
-    models = [tiny.build_model(TASK, max_source_positions=400, max_target_positions=400)]
-    tiny.stir(models[0], 0)
-    sample = tiny.random_batch(TASK, [300, 3])
-    ours = found(models, "greedy", sample, max_len_b=200)
-    expected = found(models, "greedy", sample, compiled_search=False, max_len_b=200)
-    assert_alike(ours, expected, False)
-
-
 @pytest.mark.parametrize("why", ["an observer", "fp64", "a method from elsewhere"])
 def test_torch_decodes_for(why, monkeypatch):
     models = [stock_model(0)]
@@ -487,82 +412,8 @@ def test_torch_decodes_for(why, monkeypatch):
     if why == "an observer":
         generator.observer = lambda *_: None
     used, decoded = [], []
-    monkeypatch.setattr(CompiledOutputs, "translate", lambda *_: used.append(1))
-    hypotheses = OutputBatch.hypotheses
-    monkeypatch.setattr(OutputBatch, "hypotheses", lambda own: decoded.append(1) or hypotheses(own))
+    monkeypatch.setattr(CompiledSearch, "results", lambda *_: used.append(1))
+    results = OutputBatch.results
+    monkeypatch.setattr(OutputBatch, "results", lambda own: decoded.append(1) or results(own))
     generator.generate(models, tiny.random_batch(TASK, [3, 5]))
     assert decoded and not used
-
-
-def test_errors_name_what_is_wrong():
-    models = [stock_model(0)]
-    generator = our_generator(models, "greedy", {}, max_len_b=12)
-    generator.generate(models, tiny.random_batch(TASK, [3]))
-    search = generator.search._search
-    source = tiny.random_batch(TASK, [3])["net_input"]["src_tokens"].numpy()
-    with pytest.raises(IndexError, match="source token that is not in the dictionary"):
-        search.admit(source + 1000, 0, 2, 12)
-    with pytest.raises(IndexError, match="first token"):
-        search.admit(source, 0, 1000, 12)
-    with pytest.raises(IndexError, match="prefix token"):
-        search.admit(source, 0, 2, 12, source + 1000)
-    with pytest.raises(ValueError, match="has no tokens"):
-        search.admit(source * 0 + TASK.source_dictionary.pad(), 0, 2, 12)
-    with pytest.raises(ValueError, match="prefix"):
-        search.admit(source, 0, 2, 12, source[0])
-    for types, what in (
-        ([[2, 2]], "must be ascending"),
-        ([[4, 2]], "must be ascending"),
-        ([[3, 4]], "must include the end of sentence"),
-        ([[]], "must include the end of sentence"),
-        ([], "types: must be \\[B\\]"),
-    ):
-        with pytest.raises(ValueError, match=what):
-            search.admit(source, 0, 2, 12, types=[numpy.array(own, int) for own in types])
-    with pytest.raises(ValueError, match="the tokens of the prefix"):
-        search.admit(source, 0, 2, 12, source, types=[numpy.array([2])])
-    for outside in ([-1, 2], [2, 1000]):
-        with pytest.raises(IndexError, match="target types .*; the model has"):
-            search.admit(source, 0, 2, 12, types=[numpy.array(outside)])
-
-
-def test_states_that_do_not_fit():
-    models = [stock_model(0, trained=False, encoder_layers=0)]
-    generator = our_generator(models, "greedy", {}, max_len_b=12)
-    generator.generate(models, tiny.random_batch(TASK, [3]))
-    search, compiled = generator.search._search, stock_model(0)
-    source = tiny.random_batch(TASK, [3])["net_input"]["src_tokens"].numpy()
-    states = numpy.zeros((1, 4, models[0].encoder.embed_tokens.embedding_dim), numpy.float32)
-    lengths = numpy.array([4])
-    for wrong in (
-        [],
-        [(states, lengths)] * 2,
-        [(states[:, :, 1:].copy(), lengths)],
-        [(states[0], lengths)],
-        [(states, lengths - 4)],
-        [(states, lengths + 1)],
-        [(states, numpy.array([4, 4]))],
-    ):
-        with pytest.raises(ValueError, match="states"):
-            search.admit(source, 0, 2, 12, states=wrong)
-    for tokens in (source, None):
-        with pytest.raises(ValueError, match="sources"):
-            search.admit(tokens, 0, 2, 12)
-    search.admit(None, 0, 2, 12, states=[(states, lengths)])
-    assert search.advance(1000, 1) == 0
-    generator = our_generator([compiled], "greedy", {}, max_len_b=12)
-    generator.generate([compiled], tiny.random_batch(TASK, [3]))
-    with pytest.raises(ValueError, match="need states if, and only if"):
-        generator.search._search.admit(source, 0, 2, 12, states=[(states, lengths)])
-
-
-def test_a_refused_batch_leaves_no_sentence_behind():
-    models = [stock_model(0)]
-    generator = our_generator(models, "greedy", {}, max_len_b=12)
-    generator.generate(models, tiny.random_batch(TASK, [3]))
-    search = generator.search._search
-    sources = tiny.random_batch(TASK, [3, 3])["net_input"]["src_tokens"].numpy()
-    sources[1] = TASK.source_dictionary.pad()
-    with pytest.raises(ValueError, match="has no tokens"):
-        search.admit(sources, 0, 2, 12)
-    assert search.advance(1, 1) == 0

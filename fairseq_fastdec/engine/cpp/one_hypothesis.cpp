@@ -1,24 +1,21 @@
-#include "search.h"
+#include "one_hypothesis.h"
 
 namespace fastdec {
 
-Search::Search(Models models, Rules given, int64_t n_best, int64_t capacity)
-    : Loop(std::move(models), std::move(given), n_best), capacity(capacity) {}
-
-std::vector<const Request *> Search::under_way() const {
+std::vector<const Request *> OneHypothesis::under_way() const {
   std::vector<const Request *> requests;
   for (const Row &row : rows) requests.push_back(&row.request);
   return requests;
 }
 
-void Search::begin(Request request) {
+void OneHypothesis::begin(Request request) {
   rows.emplace_back();
   rows.back().context = {request.bos};
   rows.back().request = std::move(request);
   joined(int64_t(rows.size()) - 1);
 }
 
-void Search::step() {
+void OneHypothesis::step() {
   propose();
   clock.count(counters.seconds.search);
   decoder.step(feed.tokens.data(), feed.begins);
@@ -37,13 +34,13 @@ void Search::step() {
   }
 }
 
-std::vector<int64_t> Search::opening_of(const Row &row) const {
+std::vector<int64_t> OneHypothesis::opening_of(const Row &row) const {
   std::vector<int64_t> tokens = {row.request.bos};
   tokens.insert(tokens.end(), row.request.forced.begin(), row.request.forced.end());
   return tokens;
 }
 
-void Search::restrict() {
+void OneHypothesis::restrict() {
   limits.clear(feed.n());
   answers.asked.assign(feed.n(), -1);
   std::vector<int64_t> context;
@@ -67,7 +64,7 @@ void Search::restrict() {
   }
 }
 
-int64_t Search::append_block(int64_t i, int64_t first, int64_t last) {
+int64_t OneHypothesis::append_block(int64_t i, int64_t first, int64_t last) {
   Row &row = rows[i];
   int64_t n = 0;
   for (int64_t number = first; number < last; ++number) {
@@ -83,26 +80,30 @@ int64_t Search::append_block(int64_t i, int64_t first, int64_t last) {
   return n;
 }
 
-bool Search::append(Row &row, int64_t token, float score) {
+bool OneHypothesis::append(Row &row, int64_t token, float score) {
   row.context.push_back(token);
   row.scores.push_back(score);
   return token == rules.eos;
 }
 
-void Search::leave(int64_t i) {
+void OneHypothesis::leave(int64_t i) {
   Row &row = rows[i];
-  Translation translation;
-  translation.id = row.request.id, translation.invocations = row.invocations;
-  translation.tokens.assign(row.context.begin() + 1, row.context.end());
-  translation.scores = std::move(row.scores), translation.blocks = std::move(row.blocks);
-  done.push_back(std::move(translation));
+  Result result;
+  result.id = row.request.id, result.steps = row.invocations;
+  result.blocks = std::move(row.blocks);
+  Hypothesis own;
+  own.tokens.assign(row.context.begin() + 1, row.context.end());
+  own.total = std::accumulate(row.scores.begin(), row.scores.end(), 0.0);
+  own.scores = std::move(row.scores);
+  result.hypotheses.push_back(std::move(own));
+  done.push_back(std::move(result));
   left(i);
   decoder.remove(i);
   if (i + 1 < int64_t(rows.size())) row = std::move(rows.back());
   rows.pop_back();
 }
 
-bool Search::drop(int64_t id) {
+bool OneHypothesis::drop(int64_t id) {
   for (int64_t row = 0; row < int64_t(rows.size()); ++row)
     if (rows[row].request.id == id) {
       leave(row);

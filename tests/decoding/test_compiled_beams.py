@@ -11,22 +11,13 @@ from hypothesis import strategies as st
 from fairseq_fastdec.decoding.methods.streaming import Capacity
 from tests.support import speech, tiny
 from tests.support.against_fairseq import our_generator
-from tests.support.compiled import PRECISIONS, compiled, examples
-from tests.support.compiled_searches import (
-    assert_alike_beams,
-    assert_cancelled_ones_leave,
-    assert_same_at_once,
-    found_alone,
-    found_joining,
-    numbers_of_beams,
-    prefixes,
-)
+from tests.support.compiled import compiled, examples
+from tests.support.compiled_searches import assert_alike_beams, prefixes
 from tests.support.lexical_tables import next_words
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 pytestmark = compiled
 
-BOS, PAD = TASK.target_dictionary.eos(), TASK.target_dictionary.pad()
 LENGTHS = [1, 4, 8, 9, 12, 0, 7, 3, 10, 11]
 COUNTERS = (
     "sentences", "tokens", "blocks", "encoder_invocations", "decoder_invocations",
@@ -217,81 +208,12 @@ def test_encoders_that_are_not_compiled(decoding, with_shortlist, left_pad, tabl
         assert_alike_beams(*found)
 
 
-def a_search(models, decoding="variable_beam", method=None, **options):
-    """A search that has decoded something, and the module's schedule for it."""
-    generator = build(models, decoding, method or {}, max_len_b=12, beam=4, **options)
-    generator.generate(models, tiny.random_batch(TASK, [3, 5]))
-    return generator.search._search
-
-
-def admit(search, source, number, prefix=None):
-    limits = torch.tensor([12]).numpy(), torch.tensor([0]).numpy()
-    search.admit(source, torch.tensor([number]).numpy(), BOS, *limits, prefix)
-
-
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("decoding", ["beam", "variable_beam", "streaming"])
-@pytest.mark.parametrize("trained", [True, False], ids=["trained", "random"])
-def test_a_sentence_has_the_same_numbers_in_any_batch(decoding, precision, trained):
-    """It joins while others are under way, and gets what it gets alone, bit for bit."""
-    models = [stock_model(0, trained=trained)]
-    search = a_search(models, decoding, dict(engine_precision=precision))
-    alone = found_alone(search, admit, numbers_of_beams, LENGTHS)
-    for n_threads in (1, 2):
-        assert found_joining(search, admit, numbers_of_beams, LENGTHS, n_threads) == alone
-
-
-def test_a_cancelled_sentence_leaves():
-    models = [stock_model(0, trained=False)]
-    search = a_search(models)
-    sources = tiny.random_batch(TASK, [9, 8, 7, 6])["net_input"]["src_tokens"]
-    assert_cancelled_ones_leave(search, admit, numbers_of_beams, sources, 3)
-
-
-def test_two_threads_decode_with_one_models_weights():
-    models = [stock_model(0)]
-    sample = tiny.random_batch(TASK, LENGTHS, seed=4)
-    generators = [build(models, "beam", {}, beam=3, max_len_b=12) for _ in range(2)]
-    assert_same_at_once(generators, models, sample)
-
-
-def test_changed_parameters_are_followed():
-    model = stock_model(0, trained=False)
-    generator = build([model], "beam", {}, beam=2, max_len_b=12)
-    sample = tiny.random_batch(TASK, LENGTHS, seed=4)
-
-    def scores():
-        return [own[0]["score"].item() for own in generator.generate([model], sample)]
-
-    before = scores()
-    with torch.no_grad():
-        model.decoder.output_projection.weight.mul_(0.5)
-    after = scores()
-    with torch.no_grad():
-        model.decoder.output_projection.weight.mul_(2)
-    assert not set(before) & set(after)
-    assert scores() == before
-
-
-def test_longer_sources_and_outputs_than_before():
-    models = [tiny.build_model(TASK, max_source_positions=400, max_target_positions=400)]
-    tiny.stir(models[0], 0)
-    sample = tiny.random_batch(TASK, [300, 3])
-    ours, expected = (
-        build(models, "beam", {}, compiled_search=own, beam=3, max_len_b=200).generate(
-            models, sample
-        )
-        for own in (True, False)
-    )
-    assert_alike_beams(ours, expected, atol=1e-2)
-
-
 def test_an_interrupted_stream_leaves_nothing_behind(monkeypatch):
     models = [stock_model(0)]
     generator = build(models, "streaming", {}, Capacity(2), beam=3, max_len_b=12)
     sample = tiny.random_batch(TASK, LENGTHS)
     expected = generator.generate(models, sample)
-    monkeypatch.setattr("fairseq_fastdec.decoding.compiled.beams.STEPS_AT_ONCE", 2)
+    monkeypatch.setattr("fairseq_fastdec.decoding.compiled.STEPS_AT_ONCE", 2)
 
     def interrupt(results, _):
         yield next(results)
@@ -301,18 +223,3 @@ def test_an_interrupted_stream_leaves_nothing_behind(monkeypatch):
         patch.setattr(generator, "_shown", interrupt)
         generator.generate(models, sample)
     assert_alike_beams(generator.generate(models, sample), expected)
-
-
-def test_errors_name_what_is_wrong():
-    search = a_search([stock_model(0)])
-    source = tiny.random_batch(TASK, [3])["net_input"]["src_tokens"].numpy()
-    with pytest.raises(IndexError, match="source token that is not in the dictionary"):
-        admit(search, source + 1000, 0)
-    with pytest.raises(IndexError, match="prefix token"):
-        admit(search, source, 0, source + 1000)
-    with pytest.raises(ValueError, match="has no tokens"):
-        admit(search, source * 0 + TASK.source_dictionary.pad(), 0)
-    with pytest.raises(ValueError, match="prefix"):
-        admit(search, source, 0, source[0])
-    with pytest.raises(ValueError, match="must be \\[B\\]"):
-        search.admit(source, source[0], BOS, source[0], source[0])

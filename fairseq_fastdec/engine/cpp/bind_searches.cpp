@@ -1,0 +1,288 @@
+// The Python interface of searches.
+
+#include <limits>
+
+#include "beam_search.h"
+#include "bind_search.h"
+#include "blocks.h"
+#include "jacobi.h"
+#include "pairs.h"
+#include "service.h"
+
+namespace fastdec {
+
+Results::Results(const std::vector<Result> &results) {
+  int64_t n = 0;
+  for (const Result &own : results) {
+    ids.push_back(own.id), steps.push_back(own.steps), expansions.push_back(own.expansions);
+    errors.push_back(own.error), blocks.push_back(own.blocks);
+    n_hypotheses.push_back(int64_t(own.hypotheses.size()));
+    for (const Hypothesis &hypothesis : own.hypotheses) {
+      lengths.push_back(int64_t(hypothesis.tokens.size()));
+      totals.push_back(hypothesis.total);
+      n += lengths.back();
+    }
+  }
+  tokens = Array<int64_t>(n), scores = Array<float>(n);
+  int64_t *to = tokens.mutable_data();
+  float *scores_to = scores.mutable_data();
+  for (const Result &own : results)
+    for (const Hypothesis &hypothesis : own.hypotheses) {
+      to = std::copy(hypothesis.tokens.begin(), hypothesis.tokens.end(), to);
+      scores_to = std::copy(hypothesis.scores.begin(), hypothesis.scores.end(), scores_to);
+    }
+}
+
+namespace {
+
+// Sets options by their names.
+class OptionReader {
+ public:
+  explicit OptionReader(const py::kwargs &given) : left(given.attr("copy")()) {}
+
+  template <typename Value>
+  void operator()(const char *name, Value &value) {
+    if (left.contains(name)) value = read<Value>(left.attr("pop")(name));
+  }
+
+  // Raises TypeError for names that are not options.
+  void finish() const {
+    for (const auto &item : left)
+      throw py::type_error("unknown option " + std::string(py::str(item.first)));
+  }
+
+ private:
+  template <typename Value>
+  static Value read(const py::object &given) {
+    if constexpr (!std::is_same_v<Value, int64_t>) {
+      return given.cast<Value>();
+    } else {
+      // None is no limit; numbers of any size are possible.
+      if (given.is_none()) return std::numeric_limits<int64_t>::max();
+      int overflow = 0;
+      const int64_t number = PyLong_AsLongLongAndOverflow(given.ptr(), &overflow);
+      if (PyErr_Occurred()) throw py::error_already_set();
+      if (!overflow) return number;
+      return overflow > 0 ? std::numeric_limits<int64_t>::max()
+                          : std::numeric_limits<int64_t>::min();
+    }
+  }
+
+  py::dict left;
+};
+
+template <typename Options>
+Options options_of(const py::kwargs &given) {
+  Options options;
+  OptionReader reader(given);
+  options.each(reader);
+  reader.finish();
+  return options;
+}
+
+using GivenModels = std::vector<std::shared_ptr<PreparedModel>>;
+
+// Checks that the models of a search and the rules are consistent.
+Models checked_models(const GivenModels &models, const Rules &rules, int64_t tokens_per_step) {
+  require(!models.empty(), "models: need at least one");
+  const int64_t n_types = models[0]->output.outputs;
+  for (const auto &model : models)
+    require(model->output.outputs == n_types &&
+                model->decoder.tokens_per_step == tokens_per_step,
+            "models: have different vocabularies, or another number of tokens per step");
+  require(is_within(rules.eos, n_types) && is_within(rules.pad, n_types) &&
+              is_within(rules.unk, n_types),
+          "rules: a special type is not in the vocabulary");
+  for (int64_t token : rules.never)
+    require(is_within(token, n_types), "rules: a type is not in the vocabulary");
+  return Models(models.begin(), models.end());
+}
+
+void check(const GuessOptions &guesses, const Models &models) {
+  require(!guesses.looks_up() || guesses.ngram_order >= 2, "ngram_order: must be at least 2");
+  const bool maps_sources = guesses.guess == "copy" || guesses.guess == "source";
+  require(guesses.target_types.empty() != maps_sources,
+          "target_types: needed for copy and source only");
+  for (const auto &model : models)
+    for (int64_t token : guesses.target_types)
+      require(is_within(token, model->decoder.n_types),
+              "target_types: one is not in the vocabulary");
+}
+
+// Checks that all models have heads that can propose together.
+void check_heads(const Models &models, int64_t n_heads) {
+  const PreparedModel &first = *models[0];
+  for (const auto &model : models) {
+    require(model->has_heads() || model->has_drafter(), "proposals: a model has no heads");
+    require(model->has_drafter() == first.has_drafter(), "proposals: heads must be of one kind");
+    require(model->has_drafter() || n_heads == 1 + model->heads.n_heads,
+            "proposals: a model has another number of heads");
+    require(model->proposals.outputs == first.proposals.outputs,
+            "proposals: heads have different vocabularies");
+  }
+}
+
+void check(const BlockOptions &options, const Models &models) {
+  const Proposals &proposals = options.proposals;
+  const Acceptance &acceptance = options.acceptance;
+  if (proposals.decoding_block_size > 1) check_heads(models, proposals.decoding_block_size);
+  require(proposals.lookahead_window >= 1, "lookahead_window: must be at least 1");
+  require(!proposals.by_time || !acceptance.asks(), "by_time: needs exact acceptance");
+  check(proposals.guesses, models);
+  require(acceptance.kind() != Acceptance::DISTANCE ||
+              int64_t(acceptance.values.size()) == models[0]->output.outputs,
+          "values: must match the vocabulary");
+}
+
+void check(const JacobiOptions &options, const Models &models) {
+  check(options.guesses, models);
+  require(options.jacobi_block_size > 0, "jacobi_block_size: must be at least 1");
+}
+
+void check(const BeamOptions &options, const Models &) {
+  require(options.beam > 0 && options.max_candidates > 0,
+          "beam, max_candidates: must be at least 1");
+  require(options.prune_threshold >= 0, "prune_threshold: must not be negative");
+  require(options.finalize == "fairseq" || options.finalize == "paper", "finalize: unknown");
+}
+
+void check(const PairOptions &options, const Models &models) {
+  for (const auto &model : models) {
+    require_tokens(&options.right_bos, 1, model->decoder.n_types, "first");
+    require_tokens(&options.eos, 1, model->decoder.n_types, "last");
+  }
+  require(options.beam > 0, "beam: must be at least 1");
+  const std::string &order = options.token_order;
+  require(order == "bidirectional" || order == "l2r" || order == "r2l", "token_order: unknown");
+}
+
+int64_t n_mapped(const BlockOptions &options) {
+  return int64_t(options.proposals.guesses.target_types.size());
+}
+int64_t n_mapped(const JacobiOptions &options) {
+  return int64_t(options.guesses.target_types.size());
+}
+template <typename Options>
+int64_t n_mapped(const Options &) {
+  return 0;
+}
+
+template <typename Kind, typename Options>
+std::unique_ptr<CheckedSearch> made(const GivenModels &given, const Rules &rules,
+                                    const py::kwargs &options_given, int64_t tokens_per_step = 1) {
+  const Models models = checked_models(given, rules, tokens_per_step);
+  const auto options = options_of<Options>(options_given);
+  check(options, models);
+  const auto make = [models, rules, options] {
+    return std::make_unique<Kind>(models, rules, options);
+  };
+  return std::make_unique<CheckedSearch>(make, models, rules, n_mapped(options));
+}
+
+std::unique_ptr<CheckedSearch> search_of(const std::string &kind, const GivenModels &models,
+                                         const Rules &rules, const py::kwargs &options) {
+  if (kind == "blocks") return made<BlockSearch, BlockOptions>(models, rules, options);
+  if (kind == "jacobi") return made<JacobiSearch, JacobiOptions>(models, rules, options);
+  if (kind == "beam") return made<BeamSearch, BeamOptions>(models, rules, options);
+  if (kind == "pairs") return made<PairSearch, PairOptions>(models, rules, options, 2);
+  throw py::value_error("search: unknown kind " + kind);
+}
+
+// Sentences join a search; or, with a service, a search of one of its threads that translates alike.
+// Returns whether the service accepts them; see Service::submit.
+bool admit(CheckedSearch &own, Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens,
+           Array<int64_t> waived, std::optional<Array<int64_t>> sources,
+           std::optional<EncoderStates> states, std::optional<Array<int64_t>> n_source,
+           std::optional<Array<int64_t>> prefix, std::optional<std::vector<Array<int64_t>>> types,
+           std::optional<std::vector<Array<int64_t>>> drafts,
+           std::optional<Array<int64_t>> horizons, std::optional<Array<uint64_t>> random_states,
+           Service *service, std::shared_ptr<Mailbox> mailbox, int64_t most_waiting) {
+  std::vector<Request> requests = own.requests.read({ids, max_lens, waived, bos, sources, states,
+                                                     n_source, prefix, types, drafts, horizons,
+                                                     random_states});
+  if (!service) {
+    for (Request &request : requests) own.search->admit(std::move(request));
+    return true;
+  }
+  require(mailbox != nullptr, "mailbox: missing");
+  const py::gil_scoped_release unlocked;
+  bool is_accepted = true;
+  for (Request &request : requests)
+    is_accepted &= service->submit({std::move(request), own.make, mailbox}, most_waiting);
+  return is_accepted;
+}
+
+py::dict by_part(const Seconds &own) {
+  return py::dict(py::arg("encoder") = own.encoder, py::arg("decoder") = own.decoder,
+                  py::arg("heads") = own.heads, py::arg("choice") = own.choice,
+                  py::arg("search") = own.search);
+}
+
+}  // namespace
+
+void bind_searches(py::module_ &module) {
+  module.attr("ALL_STEPS") = std::numeric_limits<int64_t>::max();
+  py::class_<Rules>(module, "Rules")
+      .def(py::init([](int64_t eos, int64_t pad, int64_t unk, std::vector<int64_t> never,
+                       float unk_penalty, float temperature, int64_t min_len,
+                       int64_t no_repeat_ngram) {
+             return Rules{eos,         pad,         unk,     std::move(never),
+                          unk_penalty, temperature, min_len, no_repeat_ngram};
+           }),
+           py::arg("eos"), py::arg("pad"), py::arg("unk"), py::arg("never"),
+           py::arg("unk_penalty"), py::arg("temperature"), py::arg("min_len"),
+           py::arg("no_repeat_ngram"));
+  py::class_<Counts>(module, "Counts")
+      .def_readonly("encoder_invocations", &Counts::encoder_invocations)
+      .def_readonly("decoder_invocations", &Counts::decoder_invocations)
+      .def_readonly("row_invocations", &Counts::row_invocations)
+      .def_readonly("verified", &Counts::verified)
+      .def_readonly("accepted", &Counts::accepted)
+      .def_readonly("drafted", &Counts::drafted)
+      .def_readonly("drafted_right", &Counts::drafted_right)
+      .def_readonly("beam_steps", &Counts::beam_steps)
+      .def_readonly("waiting", &Counts::waiting)
+      .def_property_readonly("seconds", [](const Counts &own) { return by_part(own.seconds); });
+  py::class_<Results>(module, "Results")
+      .def_readonly("ids", &Results::ids)
+      .def_readonly("steps", &Results::steps)
+      .def_readonly("expansions", &Results::expansions)
+      .def_readonly("errors", &Results::errors)
+      .def_readonly("blocks", &Results::blocks)
+      .def_readonly("n_hypotheses", &Results::n_hypotheses)
+      .def_readonly("lengths", &Results::lengths)
+      .def_readonly("totals", &Results::totals)
+      .def_readonly("tokens", &Results::tokens)
+      .def_readonly("scores", &Results::scores);
+  const py::object none = py::none();
+  py::class_<CheckedSearch>(module, "Search")
+      .def(py::init(&search_of), py::arg("kind"), py::arg("models"), py::arg("rules"))
+      .def("admit", &admit, py::arg("ids"), py::arg("bos"), py::arg("max_lens"),
+           py::arg("waived"), py::arg("sources") = none, py::arg("states") = none,
+           py::arg("n_source") = none, py::arg("prefix") = none, py::arg("types") = none,
+           py::arg("drafts") = none, py::arg("horizons") = none,
+           py::arg("random_states") = none, py::arg("service") = none,
+           py::arg("mailbox") = none,
+           py::arg("most_waiting") = std::numeric_limits<int64_t>::max())
+      .def(
+          "advance",
+          [](CheckedSearch &own, int64_t n_steps, int64_t n_threads) {
+            return own.search->advance(n_steps, n_threads);
+          },
+          py::arg("n_steps"), py::arg("n_threads"), py::call_guard<py::gil_scoped_release>())
+      .def("finished", [](CheckedSearch &own) { return Results(own.search->finished()); })
+      .def("cancel", [](CheckedSearch &own, int64_t id) { return own.search->cancel(id); })
+      .def("set_schedule",
+           [](CheckedSearch &own, const py::kwargs &given) {
+             const auto schedule = options_of<ScheduleOptions>(given);
+             require(schedule.batch_size >= 0 && schedule.max_tokens >= 0 &&
+                         schedule.max_beam_rows >= 0,
+                     "schedule: must not be negative");
+             own.search->set_schedule(schedule);
+           })
+      .def_property_readonly("verifies_drafts",
+                             [](CheckedSearch &own) { return own.search->verifies_drafts(); })
+      .def_property_readonly("counts", [](CheckedSearch &own) { return own.search->counts(); });
+}
+
+}  // namespace fastdec
