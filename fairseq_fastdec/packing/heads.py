@@ -57,7 +57,7 @@ class HeadWeights:
 
 
 @dataclass
-class DrafterWeights:
+class SequentialWeights:
     """:class:`~fairseq_fastdec.models.sequential_heads.SequentialHeads`.
 
     Attributes:
@@ -75,7 +75,7 @@ class DrafterWeights:
     norms: dict[str, PreparedNorm]
 
     @classmethod
-    def of(cls, decoder: FairseqDecoder, precision: Precision) -> "DrafterWeights":
+    def of(cls, decoder: FairseqDecoder, precision: Precision) -> "SequentialWeights":
         """The decoder's sequential heads."""
         heads = decoder.heads
         attention = layers_of(decoder)[-1].encoder_attn
@@ -96,7 +96,7 @@ class DrafterWeights:
         )
 
 
-def vocabulary_of_drafts(
+def vocabulary_of_proposals(
     decoder: FairseqDecoder, precision: Precision, n_types: Optional[int]
 ) -> PackedLinear:
     """The output layer of sequential heads, for the first types only (default: all)."""

@@ -12,8 +12,8 @@ from ..engine.kernels import loading
 from ..engine.kernels.parts import EnginePart
 from .heads import (
     ACTIVATIONS_OF_HEADS,
-    DrafterWeights,
     HeadWeights,
+    SequentialWeights,
     activation_number,
     has_sequential_heads,
 )
@@ -226,10 +226,10 @@ def _proposals(decoder: FairseqDecoder, precision: Precision, ways: ProposalWays
     if ways.rounds:
         precision = ROUGH
     if has_sequential_heads(decoder):
-        drafter = module.drafter(precision)
+        heads = module.sequential(precision)
         last_layer = len(decoder.layers) - 1
-        vocabulary = module.vocabulary_of_drafts(precision, ways.n_types)
-        return {"drafter": _drafter(drafter, last_layer), "proposals": vocabulary.part}
+        vocabulary = module.vocabulary_of_proposals(precision, ways.n_types)
+        return {"sequential": _sequential(heads, last_layer), "proposals": vocabulary.part}
     return {
         "heads": _heads(module.heads(precision, 1, ways.n_heads)),
         "proposals": module.vocabulary(precision, ways.n_types).part,
@@ -273,18 +273,18 @@ def _heads(heads: HeadWeights) -> EnginePart:
     return EnginePart("Heads", arguments)
 
 
-def _drafter(drafter: DrafterWeights, layer: int) -> EnginePart:
+def _sequential(heads: SequentialWeights, layer: int) -> EnginePart:
     arguments = {
-        "linears": _linears(drafter.linears),
-        "norms": _norms(drafter.norms),
-        "n_heads": drafter.n_heads,
-        "head_dim": drafter.head_dim,
-        "activation": drafter.activation,
-        "embed": drafter.embed.numpy(),
-        "embed_scale": drafter.embed_scale,
+        "linears": _linears(heads.linears),
+        "norms": _norms(heads.norms),
+        "n_heads": heads.n_heads,
+        "head_dim": heads.head_dim,
+        "activation": heads.activation,
+        "embed": heads.embed.numpy(),
+        "embed_scale": heads.embed_scale,
         "layer": layer,
     }
-    return EnginePart("Drafter", arguments)
+    return EnginePart("SequentialHeads", arguments)
 
 
 def _linears(linears: dict[str, PackedLinear]) -> dict[str, EnginePart]:

@@ -15,7 +15,7 @@ from fairseq.models import FairseqDecoder, FairseqEncoder
 from torch import Tensor, nn
 
 from ..processes.memory import trim
-from .heads import DrafterWeights, HeadWeights, vocabulary_of_drafts
+from .heads import HeadWeights, SequentialWeights, vocabulary_of_proposals
 from .own_weights import OwnWeights
 from .packed import PackedLinear
 from .precision import Precision, in_fp32
@@ -91,14 +91,14 @@ class PreparedModule:
         """Parallel heads; see :meth:`HeadWeights.of`."""
         return self._get("heads", HeadWeights.of, precision, first, last)
 
-    def drafter(self, precision: Precision) -> DrafterWeights:
+    def sequential(self, precision: Precision) -> SequentialWeights:
         """Sequential heads."""
-        return self._get("drafter", DrafterWeights.of, precision)
+        return self._get("sequential", SequentialWeights.of, precision)
 
-    def vocabulary_of_drafts(
+    def vocabulary_of_proposals(
         self, precision: Precision, n_types: Optional[int] = None
     ) -> PackedLinear:
-        """See :func:`.heads.vocabulary_of_drafts`."""
+        """See :func:`.heads.vocabulary_of_proposals`."""
         return self._get("drafts", self._make_drafts, precision, n_types)
 
     @torch.no_grad()
@@ -123,7 +123,7 @@ class PreparedModule:
     ) -> PackedLinear:
         output = decoder.output_projection
         with self._own.reading(output, [output]):
-            return vocabulary_of_drafts(decoder, precision, n_types)
+            return vocabulary_of_proposals(decoder, precision, n_types)
 
     def _make_vocabulary(
         self, decoder: FairseqDecoder, precision: Precision, n_types: Optional[int]

@@ -57,7 +57,8 @@ struct Acceptance {
       case DISTANCE:
         // Comparisons with NaN, the value of types that are no integers, are false.
         return proposal == answer.best ||
-               (is_possible && std::abs(values[proposal] - values[answer.best]) <= acceptance_distance);
+               (is_possible &&
+                std::abs(values[proposal] - values[answer.best]) <= acceptance_distance);
     }
     return false;
   }

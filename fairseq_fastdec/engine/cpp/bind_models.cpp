@@ -141,13 +141,13 @@ Epilogue activation_of(int64_t number) {
 }
 
 // The layers and embeddings of an encoder or a decoder.
-Owned<Model> network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_t n_heads,
+Owned<Network> network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_t n_heads,
                 int64_t head_dim, bool pre_norm, int64_t activation, int64_t tokens_per_step,
                 py::array embed, float embed_scale, std::optional<LayerNorm> embed_norm,
                 std::optional<LayerNorm> final_norm, std::optional<py::array> positions) {
-  Owned<Model> made;
+  Owned<Network> made;
   Collector collect(made.owners);
-  Model &model = made.part;
+  Network &model = made.part;
   require(!layers.empty() && n_heads > 0 && head_dim > 0, "network: has no layers or heads");
   require(tokens_per_step >= 0, "tokens_per_step: must not be negative");
   require(embed.ndim() == 2 && embed.shape(1) == n_heads * head_dim, "embed: must be [types, dim]");
@@ -215,16 +215,16 @@ Owned<Heads> head_layers(const PackedLinear &hidden, const std::vector<PackedLin
 }
 
 // Sequential prediction heads.
-Owned<Draft> draft_layers(const py::dict &linears, const py::dict &norms, int64_t n_heads,
-                         int64_t head_dim, int64_t activation, py::array embed, float embed_scale,
-                         int64_t layer) {
-  Owned<Draft> made;
+Owned<SequentialHeads> sequential_heads(const py::dict &linears, const py::dict &norms,
+                                        int64_t n_heads, int64_t head_dim, int64_t activation,
+                                        py::array embed, float embed_scale, int64_t layer) {
+  Owned<SequentialHeads> made;
   Collector collect(made.owners);
-  Draft &draft = made.part;
-  Model &model = draft.step.model;
+  SequentialHeads &heads = made.part;
+  Network &model = heads.step.network;
   const int64_t dim = n_heads * head_dim, hidden = size_of(linears, "fc1", true);
   const int64_t of_token = size_of(linears, "token", false);
-  require(n_heads > 0 && head_dim > 0, "drafter: has no heads");
+  require(n_heads > 0 && head_dim > 0, "sequential: has no heads");
   require(embed.ndim() == 2 && of_token == dim + embed.shape(1),
           "token: has another number of inputs");
   model.dim = dim, model.n_heads = n_heads, model.head_dim = head_dim;
@@ -232,32 +232,32 @@ Owned<Draft> draft_layers(const py::dict &linears, const py::dict &norms, int64_
   model.tokens_per_step = 1;
   model.embed = collect.floats(embed, embed.size(), "embed");
   model.n_types = embed.shape(0), model.embed_scale = embed_scale;
-  draft.begin = collect.linear(linears, "begin", dim, dim);
-  draft.token = collect.linear(linears, "token", of_token, dim);
-  draft.query = collect.linear(linears, "query", dim, dim);
-  draft.source = collect.linear(linears, "source", dim, dim);
-  draft.fc1 = collect.linear(linears, "fc1", dim, hidden);
-  draft.fc2 = collect.linear(linears, "fc2", hidden, dim);
+  heads.begin = collect.linear(linears, "begin", dim, dim);
+  heads.token = collect.linear(linears, "token", of_token, dim);
+  heads.query = collect.linear(linears, "query", dim, dim);
+  heads.source = collect.linear(linears, "source", dim, dim);
+  heads.fc1 = collect.linear(linears, "fc1", dim, hidden);
+  heads.fc2 = collect.linear(linears, "fc2", hidden, dim);
   if (linears.contains("narrow")) {
-    draft.narrow = collect.linear(linears, "narrow", dim, size_of(linears, "narrow", true));
-    require(draft.narrow.outputs <= dim, "narrow: wider than the states");
+    heads.narrow = collect.linear(linears, "narrow", dim, size_of(linears, "narrow", true));
+    require(heads.narrow.outputs <= dim, "narrow: wider than the states");
   }
-  draft.token_norm = collect.norm(norms, "token_norm", dim);
-  draft.source_norm = collect.norm(norms, "source_norm", dim);
-  draft.ffn_norm = collect.norm(norms, "ffn_norm", dim);
-  draft.output_norm = collect.norm(norms, "output_norm", dim);
-  draft.layer = layer;
+  heads.token_norm = collect.norm(norms, "token_norm", dim);
+  heads.source_norm = collect.norm(norms, "source_norm", dim);
+  heads.ffn_norm = collect.norm(norms, "ffn_norm", dim);
+  heads.output_norm = collect.norm(norms, "output_norm", dim);
+  heads.layer = layer;
   return made;
 }
 
-std::shared_ptr<PreparedModel> prepared_model(
-    const PackedLinear &cross, const Owned<Model> &decoder, const PackedLinear &output,
-    bool rounds_keys, std::optional<Owned<Model>> encoder, std::optional<Owned<Heads>> p1,
-    std::optional<Owned<Heads>> heads, std::optional<Owned<Draft>> drafter,
+std::shared_ptr<Model> prepared_model(
+    const PackedLinear &cross, const Owned<Network> &decoder, const PackedLinear &output,
+    bool rounds_keys, std::optional<Owned<Network>> encoder, std::optional<Owned<Heads>> p1,
+    std::optional<Owned<Heads>> heads, std::optional<Owned<SequentialHeads>> sequential,
     std::optional<PackedLinear> proposals) {
-  auto model = std::make_shared<PreparedModel>();
+  auto model = std::make_shared<Model>();
   Collector collect(model->owners);
-  const Model &own = decoder.part;
+  const Network &own = decoder.part;
   require(own.tokens_per_step > 0, "decoder: is the network of an encoder");
   model->decoder = own;
   collect.take(decoder);
@@ -282,11 +282,11 @@ std::shared_ptr<PreparedModel> prepared_model(
     model->p1 = p1->part;
     collect.take(*p1);
   }
-  if (heads || drafter) {
-    require(proposals && !(heads && drafter),
+  if (heads || sequential) {
+    require(proposals && !(heads && sequential),
             "heads: need an output layer, and must be of one kind");
     const int64_t n_inputs = heads                              ? own.dim
-                             : drafter->part.narrow.outputs ? drafter->part.narrow.outputs
+                             : sequential->part.narrow.outputs ? sequential->part.narrow.outputs
                                                              : own.dim;
     require(proposals->part.inputs == n_inputs, "proposals: have another number of inputs");
     require(proposals->part.outputs <= own.n_types,
@@ -298,14 +298,14 @@ std::shared_ptr<PreparedModel> prepared_model(
     model->heads = heads->part, model->proposals = proposals->part;
     collect.take(*heads);
   }
-  if (drafter) {
-    const Model &sizes = drafter->part.step.model;
+  if (sequential) {
+    const Network &sizes = sequential->part.step.network;
     require(sizes.dim == own.dim && sizes.head_dim == own.head_dim,
-            "drafter: has states of another size");
-    require(sizes.n_types >= proposals->part.outputs, "drafter: more proposals than embeddings");
-    require(is_within(drafter->part.layer, own.n_layers), "drafter: no such layer");
-    model->drafter = drafter->part, model->proposals = proposals->part;
-    collect.take(*drafter);
+            "sequential: has states of another size");
+    require(sizes.n_types >= proposals->part.outputs, "sequential: more proposals than embeddings");
+    require(is_within(sequential->part.layer, own.n_layers), "sequential: no such layer");
+    model->sequential = sequential->part, model->proposals = proposals->part;
+    collect.take(*sequential);
   }
   return model;
 }
@@ -320,7 +320,7 @@ void bind_models(py::module_ &module) {
       .def("__call__", &product, py::arg("x"), py::arg("n_threads") = 1);
   py::class_<LayerNorm>(module, "Norm")
       .def(py::init(&layer_norm), py::arg("weight"), py::arg("bias"), py::arg("epsilon"));
-  py::class_<Owned<Model>>(module, "Network")
+  py::class_<Owned<Network>>(module, "Network")
       .def(py::init(&network), py::arg("layers"), py::arg("n_heads"), py::arg("head_dim"),
            py::arg("pre_norm"), py::arg("activation"), py::arg("tokens_per_step"),
            py::arg("embed"), py::arg("embed_scale"), py::arg("embed_norm"), py::arg("final_norm"),
@@ -328,14 +328,14 @@ void bind_models(py::module_ &module) {
   py::class_<Owned<Heads>>(module, "Heads")
       .def(py::init(&head_layers), py::arg("hidden"), py::arg("outputs"), py::arg("n_heads"),
            py::arg("gelu"));
-  py::class_<Owned<Draft>>(module, "Drafter")
-      .def(py::init(&draft_layers), py::arg("linears"), py::arg("norms"), py::arg("n_heads"),
+  py::class_<Owned<SequentialHeads>>(module, "SequentialHeads")
+      .def(py::init(&sequential_heads), py::arg("linears"), py::arg("norms"), py::arg("n_heads"),
            py::arg("head_dim"), py::arg("activation"), py::arg("embed"), py::arg("embed_scale"),
            py::arg("layer"));
-  py::class_<PreparedModel, std::shared_ptr<PreparedModel>>(module, "Model")
+  py::class_<Model, std::shared_ptr<Model>>(module, "Model")
       .def(py::init(&prepared_model), py::arg("cross"), py::arg("decoder"), py::arg("output"),
            py::arg("rounds_keys"), py::arg("encoder") = py::none(), py::arg("p1") = py::none(),
-           py::arg("heads") = py::none(), py::arg("drafter") = py::none(),
+           py::arg("heads") = py::none(), py::arg("sequential") = py::none(),
            py::arg("proposals") = py::none());
 }
 

@@ -72,7 +72,7 @@ void RequestReader::read_sources(const Array<int64_t> &tokens,
   const int64_t width = tokens.shape(1);
   if (n_mapped) require_tokens(tokens.data(), tokens.size(), n_mapped, "source");
   for (const auto &model : models) {
-    const Model &encoder = model->encoder;
+    const Network &encoder = model->encoder;
     if (encoder.n_positions && width > encoder.n_positions)
       throw py::index_error("a source of " + std::to_string(width) + " tokens; the model has " +
                             std::to_string(encoder.n_positions) + " positions");

@@ -80,7 +80,7 @@ Options options_of(const py::kwargs &given) {
   return options;
 }
 
-using GivenModels = std::vector<std::shared_ptr<PreparedModel>>;
+using GivenModels = std::vector<std::shared_ptr<Model>>;
 
 // Checks that the models of a search and the rules are consistent.
 Models checked_models(const GivenModels &models, const Rules &rules, int64_t tokens_per_step) {
@@ -111,11 +111,12 @@ void check(const GuessOptions &guesses, const Models &models) {
 
 // Checks that all models have heads that can propose together.
 void check_heads(const Models &models, int64_t n_heads) {
-  const PreparedModel &first = *models[0];
+  const Model &first = *models[0];
   for (const auto &model : models) {
-    require(model->has_heads() || model->has_drafter(), "proposals: a model has no heads");
-    require(model->has_drafter() == first.has_drafter(), "proposals: heads must be of one kind");
-    require(model->has_drafter() || n_heads == 1 + model->heads.n_heads,
+    require(model->has_heads() || model->has_sequential(), "proposals: a model has no heads");
+    require(model->has_sequential() == first.has_sequential(),
+            "proposals: heads must be of one kind");
+    require(model->has_sequential() || n_heads == 1 + model->heads.n_heads,
             "proposals: a model has another number of heads");
     require(model->proposals.outputs == first.proposals.outputs,
             "proposals: heads have different vocabularies");
@@ -188,7 +189,7 @@ std::unique_ptr<CheckedSearch> search_of(const std::string &kind, const GivenMod
   throw py::value_error("search: unknown kind " + kind);
 }
 
-// Sentences join a search; or, with a service, a search of one of its threads that translates alike.
+// Sentences join a search; with a service, a search of one of its threads that translates alike.
 // Returns whether the service accepts them; see Service::submit.
 bool admit(CheckedSearch &own, Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens,
            Array<int64_t> waived, std::optional<Array<int64_t>> sources,

@@ -8,20 +8,20 @@ BlockSearch::BlockSearch(Models models, Rules given_rules, BlockOptions options)
                         ? options.acceptance.acceptance_topk
                         : 1),
       acceptance(std::move(options.acceptance)),
-      drafter(make_drafter(*models[0], rules, outputs, options.proposals)),
+      proposer(make_proposer(*models[0], rules, outputs, options.proposals)),
       decides_by_time(options.proposals.by_time),
       states(models.size()) {
-  counters.accepted.assign(drafter->n_proposing(), 0);
+  counters.accepted.assign(proposer->n_proposing(), 0);
 }
 
 void BlockSearch::joined(int64_t row) {
   for (int64_t member = 0; member < decoder.n_models(); ++member)
     states[member].resize(rows.size() * dim(member), 0);
-  drafter->joined(rows[row]);
+  proposer->joined(rows[row]);
 }
 
 void BlockSearch::left(int64_t row) {
-  drafter->left(rows[row]);
+  proposer->left(rows[row]);
   const int64_t last = int64_t(rows.size()) - 1;
   for (int64_t member = 0; member < decoder.n_models(); ++member) {
     std::vector<float> &own = states[member];
@@ -45,8 +45,8 @@ void BlockSearch::step() {
 
 // Section 3: predict.
 void BlockSearch::propose() {
-  // Given drafts take precedence; the drafter proposes for the other rows.
-  bool asks_drafter = false;
+  // Given drafts take precedence; the proposer proposes for the other rows.
+  bool asks_proposer = false;
   Blocks blocks(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
     Row &row = rows[i];
@@ -54,20 +54,20 @@ void BlockSearch::propose() {
     given.append(row, blocks[i]);
   }
   given.shorten(rows, blocks);
-  const auto is_drafters = [&](const Row &row) {
+  const auto is_proposers = [&](const Row &row) {
     return proposes && !row.is_new && !row.n_drafted;
   };
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].is_new && !rows[i].n_drafted) drafter->propose_behind(rows[i], blocks[i]);
-    asks_drafter |= is_drafters(rows[i]);
+    if (rows[i].is_new && !rows[i].n_drafted) proposer->propose_behind(rows[i], blocks[i]);
+    asks_proposer |= is_proposers(rows[i]);
   }
-  if (asks_drafter) {
+  if (asks_proposer) {
     clock.count(counters.seconds.search);
-    Blocks proposed = drafter->propose(decoder, rows, states);
+    Blocks proposed = proposer->propose(decoder, rows, states);
     // The time of guesses without heads counts as search.
-    if (drafter->n_proposing()) clock.count(counters.seconds.heads);
+    if (proposer->n_proposing()) clock.count(counters.seconds.heads);
     for (size_t i = 0; i < rows.size(); ++i)
-      if (is_drafters(rows[i])) blocks[i] = std::move(proposed[i]);
+      if (is_proposers(rows[i])) blocks[i] = std::move(proposed[i]);
   }
   feed.take(blocks);
   for (size_t row = 0; row < rows.size(); ++row) {
@@ -121,7 +121,7 @@ bool BlockSearch::keep(int64_t i) {
   // The answers after rejected proposals are guesses for the tokens after the next one.
   row.answers.assign(answers.tokens.begin() + last + 1,
                      answers.tokens.begin() + feed.begins[i + 1]);
-  drafter->learn(row);
+  proposer->learn(row);
   for (int64_t member = 0; member < decoder.n_models(); ++member)
     std::copy_n(decoder.features(member) + last * dim(member), dim(member),
                 states[member].data() + i * dim(member));

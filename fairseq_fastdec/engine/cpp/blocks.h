@@ -8,7 +8,7 @@
 #include <map>
 
 #include "acceptance.h"
-#include "drafts.h"
+#include "proposers.h"
 #include "given_drafts.h"
 #include "proposal_times.h"
 #include "one_hypothesis.h"
@@ -47,11 +47,11 @@ class BlockSearch : public OneHypothesis {
   int64_t dim(int64_t member) const { return decoder.model(member).decoder.dim; }
 
   const Acceptance acceptance;
-  std::unique_ptr<Drafter> drafter;
+  std::unique_ptr<Proposer> proposer;
   GivenDrafts given;
   const bool decides_by_time;
   std::map<int64_t, ProposalTimes> times;  // by the number of threads
-  bool proposes = true;    // the drafter proposes in the current step
+  bool proposes = true;    // the proposer proposes in the current step
   int64_t n_appended = 0;  // the number of tokens that the current step appended to the outputs
   States states;
 };

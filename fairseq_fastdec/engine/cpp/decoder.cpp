@@ -17,7 +17,7 @@ constexpr int64_t FIRST_LENGTH = 32;
 
 }  // namespace
 
-KeyValueCache::KeyValueCache(const Model &model, bool is_bf16)
+KeyValueCache::KeyValueCache(const Network &model, bool is_bf16)
     : n_layers(model.n_layers), n_heads(model.n_heads), head_dim(model.head_dim) {
   cache.is_bf16 = is_bf16;
 }
@@ -80,9 +80,9 @@ void KeyValueCache::copy(const std::vector<int64_t> &origins, int64_t length, in
   run(move);
 }
 
-Decoder::Member::Member(const PreparedModel &model)
+Decoder::Member::Member(const Model &model)
     : rows(model.decoder, model.rounds_keys), sources(model.decoder, model.rounds_keys), step() {
-  step.model = model.decoder;
+  step.network = model.decoder;
 }
 
 std::vector<int64_t> even_begins(int64_t n_rows, int64_t n_each) {
@@ -139,7 +139,7 @@ void Decoder::add(const std::vector<const Request *> &sentences) {
   }
 }
 
-EncodedSources Decoder::encode(const Model &encoder,
+EncodedSources Decoder::encode(const Network &encoder,
                                const std::vector<const Request *> &sentences) {
   EncodedSources sources;
   const int64_t n = int64_t(sentences.size());
@@ -152,7 +152,7 @@ EncodedSources Decoder::encode(const Model &encoder,
     sources.lengths.push_back(int64_t(source.size()));
   }
   Step task = {};
-  task.model = encoder;
+  task.network = encoder;
   // All layers use the same memory, since no layer needs that of another.
   Cache &cache = task.rows;
   cache.length = *std::max_element(sources.lengths.begin(), sources.lengths.end());
@@ -239,7 +239,7 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins, in
     set_rows(number, n_resting, task);
     task.row_slots = row_slots.data() + n_resting;
     task.begins = begins.data(), task.tokens = tokens;
-    task.features = member.features.reserve(task.n() * task.model.dim);
+    task.features = member.features.reserve(task.n() * task.network.dim);
     run(task, member.scratch);
   }
 }

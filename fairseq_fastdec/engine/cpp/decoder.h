@@ -23,7 +23,7 @@ struct EncodedSources {
 // undefined.
 class KeyValueCache {
  public:
-  KeyValueCache(const Model &model, bool is_bf16);
+  KeyValueCache(const Network &model, bool is_bf16);
 
   // Makes room for n slots of `length` tokens; `used` has the number of tokens to keep per slot.
   void reserve(int64_t n, int64_t length, const std::vector<int64_t> &used);
@@ -52,7 +52,7 @@ class Decoder {
 
   int64_t n_rows() const { return int64_t(past.size()); }
   int64_t n_models() const { return int64_t(members.size()); }
-  const PreparedModel &model(int64_t member) const { return *models[member]; }
+  const Model &model(int64_t member) const { return *models[member]; }
   int64_t n_threads() const { return own_threads; }
   void set_threads(int64_t n) { own_threads = n; }
 
@@ -80,7 +80,7 @@ class Decoder {
 
  private:
   struct Member {
-    Member(const PreparedModel &model);
+    Member(const Model &model);
 
     KeyValueCache rows, sources;
     std::vector<int64_t> source_lengths;  // by slot; free slots have length 0
@@ -89,7 +89,7 @@ class Decoder {
   };
 
   // Runs one model's encoder. The next call overwrites the states.
-  EncodedSources encode(const Model &encoder, const std::vector<const Request *> &sentences);
+  EncodedSources encode(const Network &encoder, const std::vector<const Request *> &sentences);
   // Stores the keys and values of sources in slots.
   void keep_sources(int64_t member, const EncodedSources &sources,
                     const std::vector<int64_t> &slots);

@@ -10,10 +10,10 @@
 namespace fastdec {
 
 // Weights are immutable. Fields of tasks other than weights are zero here.
-struct PreparedModel {
-  Model encoder = {};  // has no layers if sources are given as encoder states
+struct Model {
+  Network encoder = {};  // has no layers if sources are given as encoder states
   Linear cross = {};   // from encoder states to the keys and values of all layers
-  Model decoder = {};
+  Network decoder = {};
   Linear output = {};  // the output layer of p_1, to the logits of all target types
   Heads p1 = {};       // before the output layer; has no heads if p_1 is the identity
   bool rounds_keys = false;  // keys and values are stored in bf16
@@ -21,18 +21,18 @@ struct PreparedModel {
   // Parallel prediction heads p_2, p_3, ...,
   Heads heads = {};
   // or sequential ones.
-  Draft drafter = {};
+  SequentialHeads sequential = {};
   Linear proposals = {};  // the output layer of these heads, for the first types or all
 
   std::vector<std::shared_ptr<const void>> owners;  // of the memory of all pointers
 
   bool has_encoder() const { return encoder.n_layers > 0; }
   bool has_heads() const { return heads.n_heads > 0; }
-  bool has_drafter() const { return drafter.begin.outputs > 0; }
-  bool proposes() const { return has_heads() || has_drafter(); }
+  bool has_sequential() const { return sequential.begin.outputs > 0; }
+  bool proposes() const { return has_heads() || has_sequential(); }
 };
 
 // The models of an ensemble.
-using Models = std::vector<std::shared_ptr<const PreparedModel>>;
+using Models = std::vector<std::shared_ptr<const Model>>;
 
 }  // namespace fastdec

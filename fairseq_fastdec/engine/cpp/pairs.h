@@ -68,8 +68,8 @@ class PairSearch : public Search {
   bool is_done(const PairBeam &own) const {
     return own.entries.empty() || own.n_finalized >= options.beam;
   }
-  // The hypothesis that ends with a pair, in natural order. A token paired with an end token belongs
-  // to it. The score of its EOS is the sum over all end tokens.
+  // The hypothesis that ends with a pair, in natural order. A token paired with an end token
+  // belongs to it. The score of its EOS is the sum over all end tokens.
   Hypothesis hypothesis(const PairBeam &own, const Pair &last) const;
 
   const PairOptions options;

@@ -113,7 +113,7 @@ void Chooser::prepare(Choice &choice, int64_t first, int64_t n, const Limits &li
 }
 
 const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n) {
-  const PreparedModel &model = decoder.model(member);
+  const Model &model = decoder.model(member);
   const float *const features = decoder.features(member) + first * model.decoder.dim;
   if (!model.p1.n_heads) return features;
   Heads task = model.p1;

@@ -12,8 +12,8 @@
 namespace fastdec {
 
 struct ScheduleOptions {
-  // The capacity in sentences, source tokens and rows; 0: no limit. The number of rows limits which sentences begin only if there is no
-  // limit of sentences, but always the rows that a step expands.
+  // The capacity in sentences, source tokens and rows; 0: no limit. The number of rows limits which
+  // sentences begin only if there is no limit of sentences, but always the rows that a step expands.
   int64_t batch_size = 0, max_tokens = 0, max_beam_rows = 0;
   // Epsilon: sentences begin when at most this share of the capacity is in use.
   double refill_threshold = 0;

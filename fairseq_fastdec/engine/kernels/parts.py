@@ -5,13 +5,17 @@ from typing import Any
 
 from . import loading
 
+# Names in the first version of bundles, and now.
+EARLIER = {"Drafter": "SequentialHeads", "drafter": "sequential"}
+
 
 @dataclass(frozen=True)
 class EnginePart:
     """The description of an object of the extension module ``_engine``.
 
     Attributes:
-        kind: the class: ``Model``, ``Network``, ``Linear``, ``Norm``, ``Heads`` or ``Drafter``.
+        kind: the class: ``Model``, ``Network``, ``Linear``, ``Norm``, ``Heads`` or
+            ``SequentialHeads``.
         arguments: the constructor's arguments: numbers, numpy arrays, other parts, and lists,
             tuples and dictionaries of these.
     """
@@ -21,8 +25,8 @@ class EnginePart:
 
     def built(self) -> Any:
         """Build the object. It shares the memory of the arrays."""
-        arguments = {name: _built(value) for name, value in self.arguments.items()}
-        return getattr(loading.library(), self.kind)(**arguments)
+        arguments = {EARLIER.get(name, name): _built(own) for name, own in self.arguments.items()}
+        return getattr(loading.library(), EARLIER.get(self.kind, self.kind))(**arguments)
 
 
 def _built(value: Any) -> Any:

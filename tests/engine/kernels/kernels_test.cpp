@@ -222,7 +222,7 @@ void prepare(Choice &task, int64_t n_types, int64_t n_best, Chosen &to) {
 }
 
 // Checks a choice against a sort of the tokens' mean probabilities.
-//   logits: of each model, [N_STATES, n_types]
+//   logits: of each network, [N_STATES, n_types]
 void check_choice(const std::vector<std::vector<float>> &logits, int64_t n_types, int64_t n_best,
                   const Chosen &chosen, const char *what) {
   for (int64_t state = 0; state < N_STATES; ++state) {

@@ -20,20 +20,22 @@ inline void assert_inputs(const Step &step, const Cache &sources) {
     assert(is_within(step.source_lengths[step.row_source[row]], sources.length + 1));
   }
   for (int64_t at = 0; at < step.n(); ++at)
-    assert(is_within(step.tokens[at], step.model.n_types));
+    assert(is_within(step.tokens[at], step.network.n_types));
 }
 
 inline void assert_fits(const Step &step) {
   // An encoder's rows are their own sources.
-  assert_inputs(step, step.model.tokens_per_step ? step.sources : step.rows);
+  assert_inputs(step, step.network.tokens_per_step ? step.sources : step.rows);
   for (int64_t row = 0; row < step.n_rows; ++row) {
     assert(is_within(step.slot_of(row), step.rows.slots));
     assert(is_within(step.past[row], step.rows.length - step.n_new(row) + 1));
-    assert(!step.model.tokens_per_step || step.n_new(row) % step.model.tokens_per_step == 0);
+    assert(!step.network.tokens_per_step || step.n_new(row) % step.network.tokens_per_step == 0);
   }
 }
 
-inline void assert_fits(const Draft &draft) { assert_inputs(draft.step, draft.step.sources); }
+inline void assert_fits(const SequentialHeads &heads) {
+  assert_inputs(heads.step, heads.step.sources);
+}
 
 inline void assert_fits(const Choice &task) {
   assert(is_within(task.eos, task.outputs) && task.penalized < task.outputs);

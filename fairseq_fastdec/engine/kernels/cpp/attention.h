@@ -249,7 +249,7 @@ INLINE void attend_to_head(const Attention &task, const Workspace &own) {
 
 // The number of the row's keys that a new token sees.
 INLINE int64_t n_visible_to(const Step &step, int64_t row, int64_t token) {
-  const int64_t per_step = step.model.tokens_per_step;
+  const int64_t per_step = step.network.tokens_per_step;
   if (!per_step) return step.source_lengths[step.row_source[row]];
   return step.past[row] + (token / per_step + 1) * per_step;
 }
@@ -258,7 +258,7 @@ INLINE int64_t n_visible_to(const Step &step, int64_t row, int64_t token) {
 // those of earlier steps.
 template <typename Number>
 INLINE void write_keys(const Step &step, const float *qkv, int64_t row, Number *keys) {
-  const int64_t dim = step.model.dim, head_dim = step.model.head_dim;
+  const int64_t dim = step.network.dim, head_dim = step.network.head_dim;
   for (int64_t token = 0; token < step.n_new(row); ++token) {
     const int64_t place = (step.past[row] + token) * head_dim;
     round_to(qkv + token * 3 * dim + dim, keys + place, head_dim);
@@ -269,8 +269,8 @@ INLINE void write_keys(const Step &step, const float *qkv, int64_t row, Number *
 // Self-attention, from the queries, keys and values of the new tokens.
 template <typename Number>
 INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
-  const Model &model = step.model;
-  const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
+  const Network &network = step.network;
+  const int64_t dim = network.dim, head_dim = network.head_dim, n_heads = network.n_heads;
   for (int64_t pair = own.number; pair < step.n_rows * n_heads; pair += own.count) {
     const int64_t row = pair / n_heads, head = pair % n_heads;
     Number *keys = keys_at<Number>(step.rows, layer, step.slot_of(row), head);
@@ -293,8 +293,8 @@ INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const
 // keys.
 template <typename Number>
 INLINE void cross_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
-  const Model &model = step.model;
-  const int64_t dim = model.dim, head_dim = model.head_dim, n_heads = model.n_heads;
+  const Network &network = step.network;
+  const int64_t dim = network.dim, head_dim = network.head_dim, n_heads = network.n_heads;
   const int64_t n = step.n(), n_pieces = source_pieces(step);
   const auto source_of = [&](int64_t token) { return step.row_source[step.row_of(token)]; };
   for (int64_t piece = own.number; piece < n_pieces; piece += own.count) {

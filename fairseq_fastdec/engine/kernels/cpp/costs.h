@@ -48,12 +48,12 @@ struct KeysSeen {
 
 // The attention of a step's rows to these keys.
 INLINE Phase phase_of(const Step &step, const Cache &cache, KeysSeen keys, int64_t n_pieces) {
-  const double size = 2 * step.model.dim, bytes = keys.n * size * (cache.is_bf16 ? 2 : 4);
+  const double size = 2 * step.network.dim, bytes = keys.n * size * (cache.is_bf16 ? 2 : 4);
   const double of_product = costs.of_product[FP32.number];
   return {work_time(bytes, costs.of_byte, keys.n_seen * size, of_product), n_pieces};
 }
 
-// The phases of a layer of a step; all layers of a model have the same sizes.
+// The phases of a layer of a step; all layers of a network have the same sizes.
 struct LayerPhases {
   Phase phases[8];
   int64_t n = 0, n_meetings = 0;
@@ -79,13 +79,13 @@ INLINE KeysSeen source_keys_of(const Step &step) {
 }
 
 INLINE LayerPhases phases_of(const Step &step) {
-  const Layer &layer = step.model.layers[0];
+  const Layer &layer = step.network.layers[0];
   KeysSeen of_rows;
   for (int64_t row = 0; row < step.n_rows; ++row)
     of_rows.add(step.past[row] + step.n_new(row), step.n_new(row));
   LayerPhases own;
   add_product(step, layer.self_qkv, own);
-  add_attention(step, step.rows, of_rows, step.n_rows * step.model.n_heads, own);
+  add_attention(step, step.rows, of_rows, step.n_rows * step.network.n_heads, own);
   add_product(step, layer.self_out, own);
   if (layer.cross_query.outputs) {
     add_product(step, layer.cross_query, own);
@@ -95,7 +95,7 @@ INLINE LayerPhases phases_of(const Step &step) {
   add_product(step, layer.fc1, own);
   add_product(step, layer.fc2, own);
   // Norms after sublayers need another barrier.
-  if (!step.model.pre_norm) own.n_meetings += layer.cross_query.outputs ? 3 : 2;
+  if (!step.network.pre_norm) own.n_meetings += layer.cross_query.outputs ? 3 : 2;
   return own;
 }
 
@@ -129,19 +129,19 @@ INLINE int64_t threads_for(const Step &step, const LayerPhases &layer, int64_t n
 }
 
 INLINE int64_t threads_for(const Step &step) {
-  if (step.n_threads == 1 || !costs.most_threads || !step.model.n_layers)
+  if (step.n_threads == 1 || !costs.most_threads || !step.network.n_layers)
     return step.n_threads;
-  return threads_for(step, phases_of(step), step.model.n_layers);
+  return threads_for(step, phases_of(step), step.network.n_layers);
 }
 
-INLINE int64_t threads_for(const Draft &draft) {
-  const Step &step = draft.step;
+INLINE int64_t threads_for(const SequentialHeads &heads) {
+  const Step &step = heads.step;
   if (step.n_threads == 1 || !costs.most_threads) return step.n_threads;
   LayerPhases phases;
-  for (const Linear *linear : {&draft.token, &draft.query, &draft.source, &draft.fc1, &draft.fc2})
+  for (const Linear *linear : {&heads.token, &heads.query, &heads.source, &heads.fc1, &heads.fc2})
     add_product(step, *linear, phases);
-  if (draft.narrow.outputs) add_product(step, draft.narrow, phases);
-  if (draft.from_features) add_product(step, draft.begin, phases);
+  if (heads.narrow.outputs) add_product(step, heads.narrow, phases);
+  if (heads.from_features) add_product(step, heads.begin, phases);
   add_attention(step, step.sources, source_keys_of(step), source_pieces(step), phases);
   return threads_for(step, phases, 1);
 }

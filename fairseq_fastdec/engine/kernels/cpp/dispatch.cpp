@@ -2,8 +2,8 @@
 
 #include "best_tokens.h"
 #include "costs.h"
-#include "draft_chains.h"
-#include "drafts.h"
+#include "proposal_chains.h"
+#include "sequential_heads.h"
 #include "heads.h"
 #include "multiply_adds.h"
 #include "row_moves.h"
@@ -29,7 +29,7 @@ struct Kernels {
   void (*best_tokens)(MultiplyFp32 multiply_fp32, const BestTokens &task,
                       const ThreadSlice &slice);
   void (*top_k)(const TopK &task, const ThreadSlice &slice);
-  void (*run_draft)(MultiplyFp32 multiply_fp32, Attend attend, const Draft &draft,
+  void (*run_sequential)(MultiplyFp32 multiply_fp32, Attend attend, const SequentialHeads &heads,
                     const ThreadSlice &slice);
 };
 
@@ -52,13 +52,14 @@ struct Kernels {
   TARGET void top_k_##NAME(const TopK &task, const ThreadSlice &slice) {                      \
     top_k<VEC>(task, slice);                                                                  \
   }                                                                                           \
-  TARGET void run_draft_##NAME(MultiplyFp32 multiply_fp32, Attend attend, const Draft &draft, \
-                               const ThreadSlice &slice) {                                    \
-    run_draft<VEC>(multiply_fp32, attend, draft, slice);                                      \
+  TARGET void run_sequential_##NAME(MultiplyFp32 multiply_fp32, Attend attend,                \
+                                    const SequentialHeads &heads,                             \
+                                    const ThreadSlice &slice) {                               \
+    run_sequential<VEC>(multiply_fp32, attend, heads, slice);                                      \
   }                                                                                           \
   constexpr Kernels NAME##_kernels = {multiply_fp32_##NAME, attend_##NAME,                    \
                                       run_step_##NAME,      best_tokens_##NAME,               \
-                                      top_k_##NAME,         run_draft_##NAME};
+                                      top_k_##NAME,         run_sequential_##NAME};
 
 KERNELS_FOR(any, Vec4, )
 #if defined(__x86_64__)
@@ -107,8 +108,8 @@ void run_heads(const Heads &task, const ThreadSlice &slice) {
 
 void top_k(const TopK &task, const ThreadSlice &slice) { kernels.top_k(task, slice); }
 
-void run_draft(const Draft &draft, const ThreadSlice &slice) {
-  kernels.run_draft(kernels.multiply_fp32, kernels.attend, draft, slice);
+void run_sequential(const SequentialHeads &heads, const ThreadSlice &slice) {
+  kernels.run_sequential(kernels.multiply_fp32, kernels.attend, heads, slice);
 }
 
 // These functions run tasks whose scratch memory has been allocated.
@@ -123,11 +124,11 @@ void multiply_in_threads(Product &task) {
   in_threads<Product, multiply>(&task, n_threads);
 }
 
-void take_draft_step(Draft &draft) {
-  assert_fits(draft);
-  count_multiply_adds(draft);
-  draft.step.barrier.arrived = draft.step.barrier.phase = 0;
-  in_threads<Draft, run_draft>(&draft, threads_for(draft));
+void take_sequential_step(SequentialHeads &heads) {
+  assert_fits(heads);
+  count_multiply_adds(heads);
+  heads.step.barrier.arrived = heads.step.barrier.phase = 0;
+  in_threads<SequentialHeads, run_sequential>(&heads, threads_for(heads));
 }
 
 }  // namespace
@@ -183,27 +184,27 @@ void run(TopK &task, Buffer<float> &scratch) {
   in_threads<TopK, top_k>(&task, n_scores < FEW_SCORES ? 1 : task.n_threads);
 }
 
-void run(Draft &task, Buffer<float> &scratch) {
+void run(SequentialHeads &task, Buffer<float> &scratch) {
   task.step.scratch = scratch.reserve(scratch_before(task.step, task.step.n_threads));
-  take_draft_step(task);
+  take_sequential_step(task);
 }
 
-void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice) {
-  Draft &draft = *task.draft;
+void run(ProposalChains &task, Buffer<float> &of_heads, Buffer<float> &of_choice) {
+  SequentialHeads &heads = *task.heads;
   BestTokens &best = *task.best;
-  draft.step.scratch = of_draft.reserve(scratch_before(draft.step, draft.step.n_threads));
+  heads.step.scratch = of_heads.reserve(scratch_before(heads.step, heads.step.n_threads));
   best.scratch = of_choice.reserve(best_tokens_scratch_size(best));
   assert_fits(best);
   if (task.n_steps == 0) return;
-  best.x = draft.outputs;
-  ChainSteps chains = {task, draft.from_features, 1, threads_for(best), {}, 0, true};
+  best.x = heads.outputs;
+  ChainSteps chains = {task, heads.from_features, 1, threads_for(best), {}, 0, true};
   begin_step(chains);
-  chains.n_drafting = threads_for(draft);
-  draft.step.barrier.arrived = draft.step.barrier.phase = 0;
+  chains.n_proposing = threads_for(heads);
+  heads.step.barrier.arrived = heads.step.barrier.phase = 0;
   best.barrier.arrived = best.barrier.phase = 0;
-  in_threads<ChainSteps, take_steps<run_draft, best_tokens>>(
-      &chains, std::max(chains.n_drafting, chains.n_choosing));
-  draft.from_features = chains.features;
+  in_threads<ChainSteps, take_steps<run_sequential, best_tokens>>(
+      &chains, std::max(chains.n_proposing, chains.n_choosing));
+  heads.from_features = chains.features;
 }
 
 void run(Move &task) {

@@ -36,9 +36,9 @@ void run(Heads &task, Buffer<float> &scratch);
 void run(TopK &task, Buffer<float> &scratch);
 
 // Runs one step of sequential heads.
-void run(Draft &task, Buffer<float> &scratch);
+void run(SequentialHeads &task, Buffer<float> &scratch);
 // Runs sequential heads step by step.
-void run(DraftChains &task, Buffer<float> &of_draft, Buffer<float> &of_choice);
+void run(ProposalChains &task, Buffer<float> &of_heads, Buffer<float> &of_choice);
 
 // Copies rows of a cache to other slots.
 void run(Move &task);

@@ -35,20 +35,20 @@ INLINE int64_t source_keys_seen(const Step &step) {
 
 // Embeddings, norms and activations are not counted.
 INLINE int64_t multiply_adds_of(const Step &step) {
-  const Model &model = step.model;
-  if (!model.n_layers) return 0;
+  const Network &network = step.network;
+  if (!network.n_layers) return 0;
   // All layers have the same sizes.
-  const Layer &layer = model.layers[0];
+  const Layer &layer = network.layers[0];
   const int64_t n = step.n();
-  int64_t of_layer = 2 * model.dim * row_keys_seen(step);
+  int64_t of_layer = 2 * network.dim * row_keys_seen(step);
   for (const Linear *linear : {&layer.self_qkv, &layer.self_out, &layer.fc1, &layer.fc2})
     of_layer += multiply_adds_of(*linear, n);
   if (layer.cross_query.outputs) {
-    of_layer += 2 * model.dim * source_keys_seen(step);
+    of_layer += 2 * network.dim * source_keys_seen(step);
     for (const Linear *linear : {&layer.cross_query, &layer.cross_out})
       of_layer += multiply_adds_of(*linear, n);
   }
-  return model.n_layers * of_layer;
+  return network.n_layers * of_layer;
 }
 
 INLINE int64_t multiply_adds_of(const Product &product) {
@@ -66,14 +66,14 @@ INLINE int64_t multiply_adds_of(const Heads &task) {
   return sum;
 }
 
-INLINE int64_t multiply_adds_of(const Draft &draft) {
-  const Step &step = draft.step;
+INLINE int64_t multiply_adds_of(const SequentialHeads &heads) {
+  const Step &step = heads.step;
   const int64_t n = step.n();
-  int64_t sum = draft.from_features ? multiply_adds_of(draft.begin, n) : 0;
-  for (const Linear *linear : {&draft.token, &draft.query, &draft.source, &draft.fc1, &draft.fc2,
-                               &draft.narrow})
+  int64_t sum = heads.from_features ? multiply_adds_of(heads.begin, n) : 0;
+  for (const Linear *linear : {&heads.token, &heads.query, &heads.source, &heads.fc1, &heads.fc2,
+                               &heads.narrow})
     sum += multiply_adds_of(*linear, n);
-  return sum + 2 * step.model.dim * source_keys_seen(step);
+  return sum + 2 * step.network.dim * source_keys_seen(step);
 }
 
 template <typename Task>

@@ -21,7 +21,7 @@ namespace fastdec {
 namespace {
 
 // Spins before a thread sleeps: longer than the time between two calls of a decoding step, since
-// waking a thread takes as long as a step of a small model.
+// waking a thread takes as long as a step of a small network.
 constexpr int SPINS = 50000;
 
 // An exclusive bound of the number of threads.

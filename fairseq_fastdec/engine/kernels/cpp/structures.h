@@ -86,7 +86,7 @@ struct Layer {
   const float *residual_scale;   // [dim], of the residual of the feed-forward network
 };
 
-struct Model {
+struct Network {
   int64_t n_layers, dim, n_heads, head_dim, hidden, pre_norm;
   Epilogue activation;          // of feed-forward networks
   int64_t tokens_per_step;      // groups of this many tokens see each other; 0: all of a row do
@@ -130,7 +130,7 @@ inline void prolong(int64_t &length, float &chain_score, float confidence, float
 
 // A step of a decoder, or a run of an encoder.
 struct Step {
-  Model model;
+  Network network;
   Cache rows, sources;
   int64_t n_rows, n_sources, n_threads;
   const int64_t *begins;          // [n_rows + 1], the index of each row's first new token, and n
@@ -183,7 +183,7 @@ struct Choice {
   float *scratch;        // [best_tokens_scratch_size] or [top_k_scratch_size]
 };
 
-// A choice from the output layer of one model.
+// A choice from the output layer of one network.
 struct BestTokens : Choice {
   Linear linear;
   int64_t normalize;  // scores are log-probabilities, otherwise logits
@@ -204,8 +204,8 @@ struct Heads {
 };
 
 // A step of sequential prediction heads: each row's state reads one more token.
-struct Draft {
-  // The tokens are those that the states read; the features are the states. The model has no
+struct SequentialHeads {
+  // The tokens are those that the states read; the features are the states. The network has no
   // layers, only sizes, activation and embeddings. Its `hidden` is the largest input size of a
   // layer.
   Step step;
@@ -218,8 +218,8 @@ struct Draft {
 };
 
 // Chains of the best tokens of sequential heads.
-struct DraftChains {
-  Draft *draft;
+struct ProposalChains {
+  SequentialHeads *heads;
   BestTokens *best;  // the choice of each step, with n_best = 1
   int64_t n_steps;   // the maximum number of steps
   // A chain ends with the token that makes it less probable than this. Steps are run while the mean
@@ -234,7 +234,7 @@ struct DraftChains {
 };
 
 // Appends the tokens chosen in step `step` to the chains; returns whether another step is to be run.
-inline bool prolong_chains(const DraftChains &task, const Choice &best, int64_t step) {
+inline bool prolong_chains(const ProposalChains &task, const Choice &best, int64_t step) {
   const int64_t eos = best.types && best.eos >= 0 ? best.types[best.eos] : best.eos;
   double chances = 0;
   for (int64_t row = 0; row < best.n; ++row) {

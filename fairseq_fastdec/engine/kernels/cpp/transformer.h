@@ -14,18 +14,18 @@ namespace {
 // Embeds the thread's tokens.
 template <typename Vec>
 INLINE void embed(const Step &step, const Workspace &own) {
-  const Model &model = step.model;
+  const Network &network = step.network;
   for (int64_t at = own.number; at < step.n(); at += own.count) {
     const int64_t row = step.row_of(at), token = at - step.begins[row];
-    const float *word = model.embed + step.tokens[at] * model.dim;
-    float *to = own.x + at * model.dim;
-    for (int64_t i = 0; i < model.dim; ++i) to[i] = model.embed_scale * word[i];
-    if (model.n_positions) {
-      const int64_t place = std::min(step.past[row] + token, model.n_positions - 1);
-      const float *position = model.positions + place * model.dim;
-      for (int64_t i = 0; i < model.dim; ++i) to[i] += position[i];
+    const float *word = network.embed + step.tokens[at] * network.dim;
+    float *to = own.x + at * network.dim;
+    for (int64_t i = 0; i < network.dim; ++i) to[i] = network.embed_scale * word[i];
+    if (network.n_positions) {
+      const int64_t place = std::min(step.past[row] + token, network.n_positions - 1);
+      const float *position = network.positions + place * network.dim;
+      for (int64_t i = 0; i < network.dim; ++i) to[i] += position[i];
     }
-    if (model.embed_norm.weight) normalize<Vec>(model.embed_norm, to, to, model.dim);
+    if (network.embed_norm.weight) normalize<Vec>(network.embed_norm, to, to, network.dim);
   }
 }
 
@@ -56,7 +56,7 @@ INLINE void apply_linear(MultiplyFp32 multiply_fp32, const Step &step, const Lin
 // Normalises the thread's tokens in x.
 template <typename Vec>
 INLINE void normalize_slice(const Step &step, const Norm &norm, const Workspace &own) {
-  const int64_t n = step.n(), dim = step.model.dim;
+  const int64_t n = step.n(), dim = step.network.dim;
   for (int64_t token = own.number; token < n; token += own.count)
     normalize<Vec>(norm, own.x + token * dim, own.x + token * dim, dim);
 }
@@ -65,7 +65,7 @@ INLINE void normalize_slice(const Step &step, const Norm &norm, const Workspace 
 template <typename Vec>
 INLINE void end_sublayer(const Step &step, const Norm &norm, const Workspace &own) {
   wait_at(step.barrier, own);
-  if (step.model.pre_norm) return;
+  if (step.network.pre_norm) return;
   normalize_slice<Vec>(step, norm, own);
   wait_at(step.barrier, own);
 }
@@ -81,7 +81,7 @@ INLINE void add_self_attention(MultiplyFp32 multiply_fp32, const Step &step, con
   apply_linear<Vec>(multiply_fp32, step, layer.self_out, nullptr, own.context, own.queries,
                     Epilogue::STORE, own);
   wait_at(step.barrier, own);
-  const int64_t n = step.n(), dim = step.model.dim;
+  const int64_t n = step.n(), dim = step.network.dim;
   for (int64_t token = own.number; token < n; token += own.count) {
     float *to = own.x + token * dim, *output = own.queries + token * dim;
     normalize<Vec>(layer.self_out_norm, output, output, dim);
@@ -92,7 +92,7 @@ INLINE void add_self_attention(MultiplyFp32 multiply_fp32, const Step &step, con
 // NormFormer: normalises the hidden units of the thread's tokens, and scales the residual.
 template <typename Vec>
 INLINE void scale_feed_forward(const Step &step, const Layer &layer, const Workspace &own) {
-  const int64_t n = step.n(), dim = step.model.dim, hidden = step.model.hidden;
+  const int64_t n = step.n(), dim = step.network.dim, hidden = step.network.hidden;
   for (int64_t token = own.number; token < n; token += own.count) {
     float *units = own.hidden + token * hidden, *residual = own.x + token * dim;
     if (layer.fc1_norm.weight) normalize<Vec>(layer.fc1_norm, units, units, hidden);
@@ -103,9 +103,9 @@ INLINE void scale_feed_forward(const Step &step, const Layer &layer, const Works
 template <typename Vec>
 INLINE void run_layer(MultiplyFp32 multiply_fp32, Attend attend, const Step &step, int64_t index,
                       const Workspace &own) {
-  const Model &model = step.model;
-  const Layer &layer = model.layers[index];
-  const auto before = [&](const Norm &norm) { return model.pre_norm ? &norm : nullptr; };
+  const Network &network = step.network;
+  const Layer &layer = network.layers[index];
+  const auto before = [&](const Norm &norm) { return network.pre_norm ? &norm : nullptr; };
   apply_linear<Vec>(multiply_fp32, step, layer.self_qkv, before(layer.self_norm), own.x,
                     own.queries, Epilogue::STORE, own);
   wait_at(step.barrier, own);
@@ -124,7 +124,7 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, Attend attend, const Step &ste
     end_sublayer<Vec>(step, layer.cross_norm, own);
   }
   apply_linear<Vec>(multiply_fp32, step, layer.fc1, before(layer.final_norm), own.x, own.hidden,
-                    model.activation, own);
+                    network.activation, own);
   wait_at(step.barrier, own);
   if (layer.fc1_norm.weight || layer.residual_scale) {
     scale_feed_forward<Vec>(step, layer, own);
@@ -138,13 +138,13 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, Attend attend, const Step &ste
 template <typename Vec>
 INLINE void run_step(MultiplyFp32 multiply_fp32, Attend attend, const Step &step,
                      const ThreadSlice &slice) {
-  const Model &model = step.model;
+  const Network &network = step.network;
   const Workspace own = workspace_of(step, slice);
   embed<Vec>(step, own);
   wait_at(step.barrier, own);
-  for (int64_t index = 0; index < model.n_layers; ++index)
+  for (int64_t index = 0; index < network.n_layers; ++index)
     run_layer<Vec>(multiply_fp32, attend, step, index, own);
-  if (model.final_norm.weight) normalize_slice<Vec>(step, model.final_norm, own);
+  if (network.final_norm.weight) normalize_slice<Vec>(step, network.final_norm, own);
 }
 
 }  // namespace

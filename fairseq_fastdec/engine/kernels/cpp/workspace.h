@@ -32,7 +32,7 @@ constexpr int64_t MOST_QUERIES = 4;
 // The number of pieces of attention to sources, which threads share.
 INLINE int64_t source_pieces(const Step &step) {
   const int64_t n = step.n();
-  return (n + MOST_QUERIES - 1) / MOST_QUERIES * step.model.n_heads;
+  return (n + MOST_QUERIES - 1) / MOST_QUERIES * step.network.n_heads;
 }
 
 // The maximum number of keys of a query, with room for a last vector of any width.
@@ -57,31 +57,31 @@ INLINE int64_t own_quantized_size(int64_t n) { return n * GROUP + quantized_size
 
 // The floats of scratch memory of each thread.
 INLINE int64_t own_scratch_size(const Step &step) {
-  const int64_t n = step.n(), dim = step.model.dim;
-  const int64_t of_query = step.model.head_dim + most_keys(step);
+  const int64_t n = step.n(), dim = step.network.dim;
+  const int64_t of_query = step.network.head_dim + most_keys(step);
   return n * dim + own_quantized_size(n) + MOST_QUERIES * of_query;
 }
 
 // The offset of a thread's memory: after the shared memory and that of the threads before it.
 INLINE int64_t scratch_before(const Step &step, int64_t thread) {
-  const int64_t n = step.n(), dim = step.model.dim, hidden = step.model.hidden;
+  const int64_t n = step.n(), dim = step.network.dim, hidden = step.network.hidden;
   const int64_t shared = n * (4 * dim + hidden) + quantized_size(n, std::max(dim, hidden));
   return shared + thread * own_scratch_size(step);
 }
 
 INLINE Workspace workspace_of(const Step &step, const ThreadSlice &slice) {
-  const int64_t n = step.n(), size = n * step.model.dim;
+  const int64_t n = step.n(), size = n * step.network.dim;
   Workspace own;
   own.number = slice.number, own.count = slice.count;
   own.x = step.features;
   own.queries = step.scratch;
   own.context = own.queries + 3 * size;
   own.hidden = own.context + size;
-  own.quantized = own.hidden + n * step.model.hidden;
+  own.quantized = own.hidden + n * step.network.hidden;
   own.normalized = step.scratch + scratch_before(step, slice.number);
   own.own_quantized = own.normalized + size;
   own.query = own.own_quantized + own_quantized_size(n);
-  own.attention_weights = own.query + MOST_QUERIES * step.model.head_dim;
+  own.attention_weights = own.query + MOST_QUERIES * step.network.head_dim;
   own.n_weights = most_keys(step);
   return own;
 }

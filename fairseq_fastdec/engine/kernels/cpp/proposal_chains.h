@@ -14,10 +14,10 @@ namespace {
 
 // The state of the chains. Threads are started once, not for each step.
 struct ChainSteps {
-  DraftChains &task;
+  ProposalChains &task;
   const float *features;  // the input of the first step
   // The number of threads for a step, and for the choice of its tokens.
-  int64_t n_drafting, n_choosing;
+  int64_t n_proposing, n_choosing;
   mutable Barrier barrier;
   mutable int64_t n;  // the number of steps taken
   mutable bool goes_on;
@@ -25,36 +25,36 @@ struct ChainSteps {
 
 // Sets the inputs of the next step.
 INLINE void begin_step(const ChainSteps &chains) {
-  const DraftChains &task = chains.task;
-  Draft &draft = *task.draft;
+  const ProposalChains &task = chains.task;
+  SequentialHeads &heads = *task.heads;
   BestTokens &best = *task.best;
-  const int64_t n = chains.n, n_rows = draft.step.n_rows;
-  draft.step.tokens = n ? best.tokens : task.next_tokens;
-  draft.from_features = n ? nullptr : chains.features;
+  const int64_t n = chains.n, n_rows = heads.step.n_rows;
+  heads.step.tokens = n ? best.tokens : task.next_tokens;
+  heads.from_features = n ? nullptr : chains.features;
   best.no_end = task.no_end ? task.no_end + n * n_rows : nullptr;
   best.only_end = task.only_end ? task.only_end + n * n_rows : nullptr;
-  assert_fits(draft);
-  count_multiply_adds(draft);
+  assert_fits(heads);
+  count_multiply_adds(heads);
   count_multiply_adds(best);
 }
 
 // Processes the choice of a step, and begins the next one if the chains continue.
 INLINE void end_step(const ChainSteps &chains) {
-  const DraftChains &task = chains.task;
+  const ProposalChains &task = chains.task;
   chains.goes_on = prolong_chains(task, *task.best, chains.n++) && chains.n < task.n_steps;
   if (chains.goes_on) begin_step(chains);
 }
 
 // Runs steps while the chains continue; begin_step has been called for the first one.
-template <void (*RUN_DRAFT)(const Draft &, const ThreadSlice &),
+template <void (*RUN_HEADS)(const SequentialHeads &, const ThreadSlice &),
           void (*CHOOSE)(const BestTokens &, const ThreadSlice &)>
 void take_steps(const ChainSteps &chains, const ThreadSlice &slice) {
-  const Draft &draft = *chains.task.draft;
+  const SequentialHeads &heads = *chains.task.heads;
   const BestTokens &best = *chains.task.best;
-  const ThreadSlice drafting = {slice.number, std::min(chains.n_drafting, slice.count)};
+  const ThreadSlice proposing = {slice.number, std::min(chains.n_proposing, slice.count)};
   const ThreadSlice choosing = {slice.number, std::min(chains.n_choosing, slice.count)};
   while (chains.goes_on) {
-    if (drafting.number < drafting.count) RUN_DRAFT(draft, drafting);
+    if (proposing.number < proposing.count) RUN_HEADS(heads, proposing);
     wait_at(chains.barrier, slice);
     if (choosing.number < choosing.count) CHOOSE(best, choosing);
     // A single row is chosen by the first thread.

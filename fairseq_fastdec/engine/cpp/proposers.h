@@ -41,9 +41,9 @@ using States = std::vector<std::vector<float>>;
 using Blocks = std::vector<std::vector<int64_t>>;
 
 // Proposes tokens. Not thread-safe.
-class Drafter {
+class Proposer {
  public:
-  virtual ~Drafter() = default;
+  virtual ~Proposer() = default;
   // The rows' next tokens, each followed by proposals; those of new rows are ignored.
   virtual Blocks propose(Decoder &decoder, const std::vector<Row> &rows, const States &states) = 0;
   // Appends proposals to the first block of a new row.
@@ -56,7 +56,7 @@ class Drafter {
   virtual int64_t n_proposing() const { return 0; }
 };
 
-std::unique_ptr<Drafter> make_drafter(const PreparedModel &model, const Rules &rules,
+std::unique_ptr<Proposer> make_proposer(const Model &model, const Rules &rules,
                                       const OutputLayers &outputs, const Proposals &proposals);
 
 }  // namespace fastdec

@@ -1,4 +1,4 @@
-#include "drafts.h"
+#include "proposers.h"
 
 namespace fastdec {
 
@@ -26,7 +26,7 @@ std::vector<int64_t> next_tokens_of(const std::vector<Row> &rows) {
 
 // Guesses without a model, in a window that slides with every settled token (Santilli et al. 2023,
 // and lookahead decoding, Fu et al. 2024). With a window of 1 there are no proposals.
-class Guesses : public Drafter {
+class Guesses : public Proposer {
  public:
   Guesses(const Rules &rules, const Proposals &proposals)
       : pad(rules.pad), window(proposals.lookahead_window), guesser(proposals.guesses, rules.pad) {}
@@ -79,9 +79,9 @@ class Guesses : public Drafter {
 
 // The base of heads of both kinds. An ensemble proposes the best tokens by the mean of the models'
 // probabilities.
-class HeadDrafter : public Drafter {
+class HeadProposer : public Proposer {
  public:
-  HeadDrafter(const Rules &rules, const OutputLayers &layers, const Proposals &proposals)
+  HeadProposer(const Rules &rules, const OutputLayers &layers, const Proposals &proposals)
       : rules(rules),
         layers(layers),
         layer(layers.of_proposals()[0]),
@@ -143,9 +143,9 @@ class HeadDrafter : public Drafter {
 };
 
 // Parallel heads, which are independent of each other (section 6).
-class ParallelHeads : public HeadDrafter {
+class ParallelProposer : public HeadProposer {
  public:
-  using HeadDrafter::HeadDrafter;
+  using HeadProposer::HeadProposer;
 
   Blocks propose(Decoder &decoder, const std::vector<Row> &rows, const States &states) override {
     const int64_t n_rows = int64_t(rows.size()), n = n_rows * n_steps;
@@ -196,43 +196,43 @@ class ParallelHeads : public HeadDrafter {
 };
 
 // Sequential heads, which see the tokens before theirs and attend to the source.
-class SequentialHeads : public HeadDrafter {
+class SequentialProposer : public HeadProposer {
  public:
-  using HeadDrafter::HeadDrafter;
+  using HeadProposer::HeadProposer;
 
   Blocks propose(Decoder &decoder, const std::vector<Row> &rows, const States &states) override {
     const EndLimits ends = ends_behind(rows, rules, n_steps, true);
-    return decoder.n_models() == 1 ? draft_at_once(decoder, rows, states, ends)
-                                   : draft_together(decoder, rows, states, ends);
+    return decoder.n_models() == 1 ? propose_at_once(decoder, rows, states, ends)
+                                   : propose_together(decoder, rows, states, ends);
   }
 
  private:
   // The tasks of each model's heads.
-  std::vector<Draft> drafts_of(Decoder &decoder, const States &states) {
+  std::vector<SequentialHeads> heads_of(Decoder &decoder, const States &states) {
     const int64_t n = decoder.n_rows();
     int64_t most = 0;
     for (int64_t member = 0; member < decoder.n_models(); ++member)
       most = std::max(most, decoder.model(member).decoder.dim);
     outputs.reserve(n * most);
     begins = even_begins(n, 1);
-    drafted_states.resize(decoder.n_models());
-    std::vector<Draft> drafts;
+    head_states.resize(decoder.n_models());
+    std::vector<SequentialHeads> members;
     for (int64_t member = 0; member < decoder.n_models(); ++member) {
-      Draft draft = decoder.model(member).drafter;
-      decoder.set_rows(member, 0, draft.step);
-      draft.step.n_threads = decoder.n_threads(), draft.step.begins = begins.data();
-      draft.step.features = drafted_states[member].reserve(n * draft.step.model.dim);
+      SequentialHeads own = decoder.model(member).sequential;
+      decoder.set_rows(member, 0, own.step);
+      own.step.n_threads = decoder.n_threads(), own.step.begins = begins.data();
+      own.step.features = head_states[member].reserve(n * own.step.network.dim);
       // Shared: a product reads them before the next model overwrites them.
-      draft.outputs = outputs.data();
-      draft.from_features = states[member].data();
-      drafts.push_back(draft);
+      own.outputs = outputs.data();
+      own.from_features = states[member].data();
+      members.push_back(own);
     }
-    return drafts;
+    return members;
   }
 
   // Chains without tokens.
-  DraftChains chains_of(int64_t n_rows) {
-    DraftChains chains = {};
+  ProposalChains chains_of(int64_t n_rows) {
+    ProposalChains chains = {};
     chains.n_steps = n_steps, chains.confidence = float(proposals.proposal_confidence);
     chains.proposals = found.reserve(n_rows * n_steps);
     chains.scores = chain_scores.reserve(n_rows);
@@ -243,15 +243,15 @@ class SequentialHeads : public HeadDrafter {
   }
 
   // Computes the chains of one model in one call.
-  Blocks draft_at_once(Decoder &decoder, const std::vector<Row> &rows, const States &states,
-                       const EndLimits &ends) {
+  Blocks propose_at_once(Decoder &decoder, const std::vector<Row> &rows, const States &states,
+                         const EndLimits &ends) {
     const int64_t n_rows = int64_t(rows.size());
-    std::vector<Draft> drafts = drafts_of(decoder, states);
+    std::vector<SequentialHeads> members = heads_of(decoder, states);
     BestTokens best = best_tokens(decoder, n_rows);
     best.x = outputs.data();
     const std::vector<int64_t> next = next_tokens_of(rows);
-    DraftChains chains = chains_of(n_rows);
-    chains.draft = drafts.data(), chains.best = &best;
+    ProposalChains chains = chains_of(n_rows);
+    chains.heads = members.data(), chains.best = &best;
     chains.next_tokens = next.data();
     chains.no_end = ends.no_end_or_null(), chains.only_end = ends.only_end_or_null();
     run(chains, scratch, choice_scratch);
@@ -259,23 +259,23 @@ class SequentialHeads : public HeadDrafter {
   }
 
   // Computes the chains of several models, which read the same tokens.
-  Blocks draft_together(Decoder &decoder, const std::vector<Row> &rows, const States &states,
-                        const EndLimits &ends) {
+  Blocks propose_together(Decoder &decoder, const std::vector<Row> &rows, const States &states,
+                          const EndLimits &ends) {
     const int64_t n_rows = int64_t(rows.size());
-    std::vector<Draft> drafts = drafts_of(decoder, states);
+    std::vector<SequentialHeads> members = heads_of(decoder, states);
     std::vector<Product> logits_of = products(decoder, n_rows);
     TopK best = ranking(decoder, n_rows, logits_of);
     const std::vector<int64_t> next = next_tokens_of(rows);
-    DraftChains chains = chains_of(n_rows);
+    ProposalChains chains = chains_of(n_rows);
     bool go_on = true;
     for (int64_t step = 0; step < n_steps && go_on; ++step) {
       for (int64_t member = 0; member < decoder.n_models(); ++member) {
-        Draft &draft = drafts[member];
+        SequentialHeads &own = members[member];
         Product &product = logits_of[member];
-        draft.step.tokens = step ? best.tokens : next.data();
-        run(draft, scratch);
-        draft.from_features = nullptr;
-        product.x = draft.outputs;
+        own.step.tokens = step ? best.tokens : next.data();
+        run(own, scratch);
+        own.from_features = nullptr;
+        product.x = own.outputs;
         run(product, product_scratch, rules.temperature);
       }
       best.no_end = ends.no_end_or_null(step * n_rows);
@@ -287,7 +287,7 @@ class SequentialHeads : public HeadDrafter {
   }
 
   std::vector<int64_t> begins;
-  std::vector<Buffer<float>> drafted_states;  // of each model
+  std::vector<Buffer<float>> head_states;  // of each model
   Buffer<float> outputs;
   Buffer<int64_t> found;
   std::vector<int64_t> lengths;  // of chains
@@ -295,11 +295,11 @@ class SequentialHeads : public HeadDrafter {
 
 }  // namespace
 
-std::unique_ptr<Drafter> make_drafter(const PreparedModel &model, const Rules &rules,
+std::unique_ptr<Proposer> make_proposer(const Model &model, const Rules &rules,
                                       const OutputLayers &layers, const Proposals &proposals) {
   if (proposals.decoding_block_size == 1) return std::make_unique<Guesses>(rules, proposals);
-  if (model.has_drafter()) return std::make_unique<SequentialHeads>(rules, layers, proposals);
-  return std::make_unique<ParallelHeads>(rules, layers, proposals);
+  if (model.has_sequential()) return std::make_unique<SequentialProposer>(rules, layers, proposals);
+  return std::make_unique<ParallelProposer>(rules, layers, proposals);
 }
 
 }  // namespace fastdec
