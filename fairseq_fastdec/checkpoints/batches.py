@@ -11,7 +11,9 @@ from fairseq.data import LanguagePairDataset
 from torch import Tensor
 
 
-def batches_of(task: Any, tokens: list[Tensor], data: Any, max_positions: Any, seed: int) -> Any:
+def batches_of(
+    task: Any, tokens: Sequence[Tensor], data: Any, max_positions: Any, seed: int
+) -> Any:
     """The batches that a task makes of sentences.
 
     Args:

@@ -26,7 +26,6 @@ from torch import Tensor
 from ..data.model_files import CODES, Codes, PathLike, bpe_of, checkpoints_of, codes_in, data_of
 from ..decoding import DecodingGenerator
 from ..decoding.alignments import hard_alignments
-from ..decoding.codec import TextCodec, subword_in, words
 from ..decoding.hypothesis import NONE, Hypothesis, NotFinite
 from ..decoding.methods.streaming import Capacity, Streaming
 from ..decoding.option_rules import given
@@ -45,6 +44,7 @@ from ..translating.translator import (
     lines_and_drafts,
 )
 from .batches import DirectBatches, batches_of, max_positions_of
+from .codec import TaskCodec, as_tensors, subword_in
 from .kept_generators import KeptGenerators, key_of
 
 AUTO = "auto"
@@ -94,8 +94,8 @@ class SourceLimit(NamedTuple):
             limits.append(cls(max_tokens, "--max-tokens"))
         return min(limits, default=cls(None, ""))
 
-    def problem(self, tokens: Tensor) -> Optional[Problem]:
-        """A problem if a sentence, int64 ``[n]`` with EOS, is too long; otherwise ``None``."""
+    def problem(self, tokens: Sequence[int]) -> Optional[Problem]:
+        """A problem if a sentence, with EOS, is too long; otherwise ``None``."""
         if self.most is None or len(tokens) <= self.most:
             return None
         return Problem(
@@ -110,7 +110,7 @@ def decoded(
     models: Sequence[Any],
     batch: dict[str, Any],
     n_best: int,
-    drafts: Optional[list[Tensor]],
+    drafts: Optional[Sequence[Tensor]],
 ) -> Iterator[tuple[int, Union[list[Hypothesis], Problem]]]:
     """Yield the best hypotheses of each sentence of a batch, with its number.
 
@@ -208,7 +208,7 @@ def _loaded(checkpoints: list[str], overrides: dict[str, Any]) -> tuple[list[Any
 
 def _codec(
     task: Any, tokenizer: Any, bpe: Any, codes: Optional[PathLike], folders: list[str]
-) -> TextCodec:
+) -> TaskCodec:
     """The tokeniser and BPE given to :func:`load`, or those found.
 
     Raises:
@@ -243,7 +243,7 @@ def _codec(
     if isinstance(tokenizer, str):
         tokenizer = task.build_tokenizer(names)
     bpe = task.build_bpe(names) if isinstance(bpe, str) else bpe
-    return TextCodec(task, tokenizer, bpe, codes=names.bpe_codes)
+    return TaskCodec(task, tokenizer, bpe, codes=names.bpe_codes)
 
 
 class Request(NamedTuple):
@@ -337,7 +337,7 @@ class Translator(JoiningTranslator):
     """
 
     def __init__(
-        self, task: Any, models: list[Any], codec: TextCodec, device: str, options: dict[str, Any]
+        self, task: Any, models: list[Any], codec: TaskCodec, device: str, options: dict[str, Any]
     ) -> None:
         """
         Args:
@@ -408,11 +408,11 @@ class Translator(JoiningTranslator):
             if job is not None:
                 result = self.decoded_alone(job, details, options)
                 return result if is_one else [result]
-        encoded = self._codec.encode(lines)
+        encoded = [self._codec.encode(line) for line in lines]
         tokens_of_drafts = None
         if drafts is not None:
             self.task.check_token_order("drafts")
-            tokens_of_drafts = [self._codec.draft(own or ()) for own in own_drafts]
+            tokens_of_drafts = as_tensors([self._codec.draft(own or ()) for own in own_drafts])
         found, stripped = self._hypotheses(lines, encoded, request, alignment, tokens_of_drafts)
         results: list[Any] = []
         for best, source in zip(found, encoded):
@@ -422,7 +422,7 @@ class Translator(JoiningTranslator):
             elif not best:
                 own = [Translation("") if details else ""]
             else:
-                assert isinstance(source, Tensor)
+                assert isinstance(source, list)
                 alignments = [one["alignment"] if alignment else None for one in best]
                 own = self._written(source, stripped, list(map(_output, best)), details, alignments)
             results.append(own[0] if own is not None and request.nbest == 1 else own)
@@ -464,7 +464,7 @@ class Translator(JoiningTranslator):
         joining = self._joining(request)
         if joining is None:
             return None
-        (source,) = self._codec.encode([text])
+        source = self._codec.encode(text)
         if isinstance(source, Problem):
             return source
         problem = SourceLimit.of(self._positions, request.max_tokens).problem(source)
@@ -473,24 +473,23 @@ class Translator(JoiningTranslator):
         drafted = None
         if draft is not None:
             check_verifies(next(iter(joining.recipes.values())))
-            drafted = self._codec.draft(draft).numpy()
+            drafted = np.array(self._codec.draft(draft), dtype=np.int64)
         elif joining.memory is not None:
-            drafted = joining.memory.draft(source.tolist())
+            drafted = joining.memory.draft(source)
         start = self._start(source, request)
-        self._codec.forget_words()
         written = partial(self._written, source, joining.stripped)
         recipe = joining.recipe(start.bos, start.prefix)
         return SentenceJob(recipe, start.source, request.nbest, written, drafted)
 
-    def _start(self, source: Tensor, request: Request) -> Start:
+    def _start(self, source: list[int], request: Request) -> Start:
         """The arguments that the task passes to its generator for a sentence.
 
         Args:
-            source: tokens int64 ``[n]`` with EOS.
+            source: tokens with EOS.
         """
         if self._starts_as_fairseq:
-            return Start(source.numpy())
-        generator, _ = self._recorded(source, request)
+            return Start(np.array(source))
+        generator, _ = self._recorded(torch.tensor(source), request)
         prefix = () if generator.prefix is None else tuple(generator.prefix[0].tolist())
         return Start(generator.sample["net_input"]["src_tokens"][0].numpy(), generator.bos, prefix)
 
@@ -566,7 +565,7 @@ class Translator(JoiningTranslator):
         for n in (1, 2, 5):
             unk, eos = self.task.source_dictionary.unk(), self.task.source_dictionary.eos()
             source = [*[unk] * n, eos]
-            start = self._start(torch.tensor(source), self._usual)
+            start = self._start(source, self._usual)
             tokens = start.source.tolist()
             first = next(
                 (at for at in range(len(tokens)) if tokens[at : at + len(source)] == source), None
@@ -603,19 +602,21 @@ class Translator(JoiningTranslator):
 
     def _written(
         self,
-        source: Tensor,
+        source: list[int],
         stripped: set[int],
         outputs: Sequence[Output],
         details: bool,
         alignments: Iterable[Optional[Alignment]] = (),
     ) -> list[Any]:
         """Strings or :class:`Translation` objects for the outputs of a sentence."""
-        tokens = [torch.from_numpy(output.tokens) for output in outputs]
-        texts = [own.text for own in self._codec.decode(tokens, stripped)]
+        codec = self._codec
+        texts = [
+            codec.decode([token for token in output.tokens.tolist() if token not in stripped])
+            for output in outputs
+        ]
         if not details:
             return texts
-        target = self.task.target_dictionary
-        source_words = words(self.task.source_dictionary, source.tolist(), None)
+        source_words = codec.words(codec.source, source)
         return [
             Translation.of(
                 text,
@@ -623,7 +624,7 @@ class Translator(JoiningTranslator):
                 own.positional_scores.tolist(),
                 own.score,
                 stripped,
-                lambda kept: words(target, kept, None),
+                partial(codec.words, codec.target),
                 source_words,
                 alignment,
             )
@@ -685,10 +686,10 @@ class Translator(JoiningTranslator):
     def _hypotheses(
         self,
         lines: list[str],
-        encoded: list[Union[Tensor, Problem]],
+        encoded: list[Union[list[int], Problem]],
         request: Request,
         alignment: bool,
-        drafts: Optional[list[Tensor]],
+        drafts: Optional[Sequence[Tensor]],
     ) -> tuple[list[Union[list[Hypothesis], Problem]], set[int]]:
         """Decode.
 
@@ -701,7 +702,7 @@ class Translator(JoiningTranslator):
         """
         limit = SourceLimit.of(self._positions, request.max_tokens)
         found: list[Union[list[Hypothesis], Problem]] = []
-        numbers, tokens = [], []
+        numbers, kept = [], []
         for number, (line, source) in enumerate(zip(lines, encoded)):
             if isinstance(source, Problem):
                 found.append(source if line else [])
@@ -710,24 +711,24 @@ class Translator(JoiningTranslator):
             found.append(problem or LEFT_OUT if line else [])
             if line and problem is None:
                 numbers.append(number)
-                tokens.append(source)
+                kept.append(source)
         if not numbers:
             return found, set()
+        tokens = as_tensors(kept)
         with self._kept.lent(request.key, lambda: self._built(request.decoding)) as generator:
             own_drafts = drafts and [drafts[number] for number in numbers]
             for place, best in self._decoded(generator, tokens, request, alignment, own_drafts):
                 found[numbers[place]] = best
             stripped = stripped_by(generator)
-        self._codec.forget_words()
         return found, stripped
 
     def _decoded(
         self,
         generator: Any,
-        tokens: list[Tensor],
+        tokens: Sequence[Tensor],
         request: Request,
         alignment: bool,
-        drafts: Optional[list[Tensor]],
+        drafts: Optional[Sequence[Tensor]],
     ) -> Iterator[tuple[int, Union[list[Hypothesis], Problem]]]:
         """Yield the best hypotheses of each sentence with its place in the list."""
         if drafts and not isinstance(generator, DecodingGenerator):
@@ -742,7 +743,7 @@ class Translator(JoiningTranslator):
             yield from best
 
     def _batches(
-        self, generator: Any, tokens: list[Tensor], request: Request
+        self, generator: Any, tokens: Sequence[Tensor], request: Request
     ) -> Iterable[dict[str, Any]]:
         direct = self._direct_batches(tokens[0])
         batch_size, max_tokens = request.batch_size, request.max_tokens

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
+from ..checkpoints.codec import TaskCodec, encodes_as_fairseq, looks_up_as_fairseq
 from ..checkpoints.translator import load
 from ..data.model_files import checkpoints_of, files_beside
 from ..data.text import PathLike, check_is_not_read
-from ..decoding.codec import TextCodec, encodes_as_fairseq, looks_up_as_fairseq
 from ..packing.precision import PRECISIONS
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import results_only
@@ -112,8 +112,8 @@ def content_of(translator: Any) -> dict[str, Any]:
     }
 
 
-def _text(codec: TextCodec, task: Any) -> dict[str, Any]:
-    """The arguments of :class:`..bundles.codec.BundleCodec`.
+def _text(codec: TaskCodec, task: Any) -> dict[str, Any]:
+    """The arguments of :func:`..translating.text.codec_of`.
 
     Raises:
         ValueError: for a task, a tokeniser or a BPE that bundles do not support.
@@ -122,7 +122,7 @@ def _text(codec: TextCodec, task: Any) -> dict[str, Any]:
     if not encodes_as_fairseq(task) or not all(map(looks_up_as_fairseq, dictionaries)):
         raise ValueError(f"{type(task).__name__}: reads text in a way that bundles do not support")
     coders: list[tuple[str, dict[str, Any]]] = []
-    for coder in (codec.tokenizer, codec.bpe):
+    for coder in codec.coders:
         name = f"{type(coder).__module__}.{type(coder).__name__}"
         if coder is None:
             continue
@@ -157,7 +157,7 @@ def _text(codec: TextCodec, task: Any) -> dict[str, Any]:
     return {"source": source, "target": target, "coders": coders}
 
 
-def _bytes(codec: TextCodec) -> bytes:
+def _bytes(codec: TaskCodec) -> bytes:
     if codec.codes is None:
         raise ValueError("bpe: bundles do not support objects; give bpe_codes=FILE")
     return Path(codec.codes).read_bytes()

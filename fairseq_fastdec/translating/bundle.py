@@ -12,11 +12,11 @@ from ..data.model_files import PathLike
 from ..engine.kernels import loading
 from ..engine.rules import SearchRules
 from ..engine.searches import BeamOptions, BlockOptions, JacobiOptions, Output, Recipe
-from .bundle_codec import BundleCodec
 from .bundle_file import read
 from .generation_options import HONOURED, check_kinds, check_values, shown
 from .registry import ANY_DRAFTED
 from .results import Problem, SentenceError, Translation
+from .text import codec_of
 from .translation_memory import TranslationMemory
 from .translator import JoiningTranslator, SentenceJob, check_verifies, lines_and_drafts
 
@@ -52,7 +52,7 @@ class BundleTranslator(JoiningTranslator):
             )
         super().__init__()
         self.source_lang, self.target_lang = content["languages"]
-        self._codec = BundleCodec(**content["text"])
+        self._codec = codec_of(**content["text"])
         self._content = content
         self._models = [part.built() for part in content["models"]]
         self._options = {**content["options"], **options}
@@ -211,8 +211,8 @@ class BundleTranslator(JoiningTranslator):
                     output.positional_scores.tolist(),
                     output.score,
                     stripped,
-                    self._codec.target.words,
-                    self._codec.source.words(source),
+                    partial(self._codec.words, self._codec.target),
+                    self._codec.words(self._codec.source, source),
                 )
             results.append(text)
         return results

@@ -109,8 +109,7 @@ def test_alignments_of_an_ensemble(translator, corpus, baseline, blockwise):
         ensemble._models, ensemble.task.target_dictionary, beam_size=2
     )
     for line, own in zip(LINES, found):
-        (tokens,) = ensemble._codec.encode([line])
-        batch = ensemble._direct.single(tokens)
+        batch = ensemble._direct.single(torch.tensor(ensemble._codec.encode(line)))
         ((stock, *_),) = generator.generate(ensemble._models, batch)
         assert own.alignment == stock["alignment"]
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import fairseq_fastdec
 from fairseq_fastdec import SentenceError, Translation
+from fairseq_fastdec.checkpoints.codec import TaskCodec
 from fairseq_fastdec.checkpoints.translator import Translator
-from fairseq_fastdec.decoding.codec import TextCodec
 from fairseq_fastdec.translating import translator as translating
 from fairseq_fastdec.translating.errors import QueueFull
 from fairseq_fastdec.translating.translator import STREAM_BUFFER
@@ -112,7 +112,7 @@ def test_methods_mixed_with_cancellations(translator, lines, names, cancelled, p
 def test_a_task_that_changes_hypotheses(decoding):
     task = tiny.double_token_task("r2l", 1)
     model = tiny.build_model(task)
-    own = Translator(task, [model], TextCodec(task, None, None), "cpu", {"max_len_b": 10})
+    own = Translator(task, [model], TaskCodec(task, None, None), "cpu", {"max_len_b": 10})
     expected = own.translate(["a b c", "c"], decoding=decoding)
     assert [own.translate(line, decoding=decoding) for line in ("a b c", "c")] == expected
     assert all_at_once(own, ["a b c", "c"], decoding=decoding) == expected

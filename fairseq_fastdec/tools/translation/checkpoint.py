@@ -17,8 +17,8 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from ...checkpoints.batches import batches_of, max_positions_of
+from ...checkpoints.codec import TaskCodec, as_tensors, warn_of_subwords
 from ...checkpoints.translator import LEFT_OUT, SourceLimit, decoded, stripped_by
-from ...decoding.codec import TextCodec, warn_of_subwords
 from ...decoding.draft_file import DraftFile
 from ...translating.results import Problem
 from ..command_line import to_config, version
@@ -131,7 +131,7 @@ class CheckpointTranslator(LineTranslator):
         drafts = getattr(self._generator, "drafts", None)
         self._draft_file = drafts if isinstance(drafts, DraftFile) else None
         self._stripped = stripped_by(self._generator)
-        self._codec = TextCodec.of_command_line(cfg, self.task)
+        self._codec = TaskCodec.of_command_line(cfg, self.task)
 
     def prepare(self) -> None:
         """See :class:`~.worker.ChunkTranslator`.
@@ -157,7 +157,7 @@ class CheckpointTranslator(LineTranslator):
     ) -> list[LineResult]:
         utils.set_torch_seed(seed)
         stripped = [text.strip() for text in texts]
-        encoded = self._codec.encode(stripped)
+        encoded = [self._codec.encode(text) for text in stripped]
         results: list[Optional[LineResult]] = [
             (of_line if isinstance(of_line, Problem) else self._limit.problem(of_line))
             if text
@@ -165,28 +165,26 @@ class CheckpointTranslator(LineTranslator):
             for text, of_line in zip(stripped, encoded)
         ]
         places = [place for place, problem in enumerate(results) if problem is None]
-        tokens = [own for own in map(encoded.__getitem__, places) if isinstance(own, Tensor)]
+        tokens = as_tensors([own for i in places if isinstance(own := encoded[i], list)])
         progress(len(texts) - len(places))
         drafts = None
         if self._draft_file is not None:
             drafts = self._draft_file.of([numbers[i] if numbers else i for i in places])
         found = self._decoded(tokens, drafts, progress)
-        hypotheses = [hypo for best in found.values() if isinstance(best, list) for hypo in best]
-        of_text = iter(self._codec.decode([own for own, _ in hypotheses], self._stripped))
         for place, best in found.items():
             if isinstance(best, list):
-                written = [
-                    TextHypothesis(text, float(score) / math.log(2), n_tokens)
-                    for (_, score), (text, n_tokens) in zip(best, of_text)
-                ]
+                written = [self._written(own.tolist(), float(score)) for own, score in best]
                 results[places[place]] = Outcome(len(tokens[place]) - 1, written)
             else:
                 results[places[place]] = best
-        self._codec.forget_words()
         return [result or LEFT_OUT for result in results]
 
+    def _written(self, tokens: list[int], score: float) -> TextHypothesis:
+        kept = [token for token in tokens if token not in self._stripped]
+        return TextHypothesis(self._codec.decode(kept), score / math.log(2), len(kept))
+
     def _decoded(
-        self, tokens: list[Tensor], drafts: Optional[list[Tensor]], progress: Progress
+        self, tokens: Sequence[Tensor], drafts: Optional[list[Tensor]], progress: Progress
     ) -> dict[int, Union[list[tuple[Tensor, Any]], Problem]]:
         """The tokens and scores of the ``--nbest`` hypotheses of each place in the list.
 
