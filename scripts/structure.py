@@ -139,10 +139,10 @@ def greedy_files() -> list[str]:
     from fairseq_fastdec.checkpoints.codec import as_tensors
 
     translator = fairseq_fastdec.load(ROOT / "examples" / "en_de" / "model")
-    task, models = translator.task, translator._models
-    tokens = as_tensors(list(map(translator._codec.encode, ("Open the file.", "Close it."))))
+    task, models = translator.task, translator.models
+    tokens = as_tensors(list(map(translator.codec.encode, ("Open the file.", "Close it."))))
     (batch,) = DirectBatches(task, tokens[0]).several(tokens, None, 2)
-    generator = translator._built({"decoding": "greedy"})
+    generator = translator.built({"decoding": "greedy"})
     task.inference_step(generator, models, batch)
     return files_entered(lambda: task.inference_step(generator, models, batch))
 

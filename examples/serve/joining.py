@@ -107,7 +107,7 @@ def ctranslate2_batches(
         intra_threads=1,
         compute_type=args.compute_type,
     )
-    codec = translator._codec
+    codec = translator.codec
 
     def decode(batch: list[SentenceJob]) -> list[str]:
         # CTranslate2 adds the end mark.

@@ -65,7 +65,7 @@ class OneByOne:
         return 0, 0
 
     def _of(self, text: str) -> str:
-        codec = self._bundle._codec
+        codec = self._bundle.codec
         # CTranslate2 adds the end mark.
         words = codec.words(codec.source, self._bundle.job(text, {}).tokens.tolist()).split()
         (found,) = self._model.translate_batch(

@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ..checkpoints.codec import TaskCodec, encodes_as_fairseq, looks_up_as_fairseq
-from ..checkpoints.translator import load
+from ..checkpoints.loading import load
+from ..checkpoints.translator import MOST_POSITIONS, CheckpointTranslator
+from ..checkpoints.whole_batches import stripped_by
 from ..data.model_files import checkpoints_of, files_beside
 from ..data.text import PathLike, check_is_not_read
+from ..decoding import DecodingGenerator
 from ..packing.precision import PRECISIONS
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import results_only
 from ..translating.bundle_file import write
+from ..translating.registry import any_joining
 from .command_line import OWN_OPTIONS, given, one_or_all, path_of, positive, program
 
 DESCRIPTION = """\
@@ -83,33 +87,82 @@ def export(translator: Any, path: PathLike) -> None:
     write(path, content_of(translator))
 
 
-def content_of(translator: Any) -> dict[str, Any]:
-    """The content of a bundle for :func:`..bundles.file.write`.
+def content_of(translator: CheckpointTranslator) -> dict[str, Any]:
+    """The content of a bundle for :func:`..translating.bundle_file.write`.
 
     Raises:
         ValueError: see :func:`export`.
     """
-    own = translator.exported()
-    recipe, codec, n_best = own.pop("recipe"), own.pop("codec"), own.pop("nbest")
-    for part in own["models"]:
-        if "encoder" not in part.arguments:
-            raise ValueError("the encoder has no compiled code, which bundles need")
+    usual, task = translator.request({}), translator.task
+    generator, n_positions = translator.built(usual.decoding), translator.n_source or MOST_POSITIONS
+    if not isinstance(generator, DecodingGenerator):
+        raise ValueError(
+            "--decoding fairseq: not supported by bundles; use a method of this package"
+        )
+    recipe = generator.recipe(n_positions)
+    if recipe is None or generator.search is None:
+        raise ValueError(
+            f"--decoding {generator.name}: bundles do not support this method or its options; "
+            f"use {any_joining()} without --shortlist and --sampling, with models that "
+            "compiled code supports"
+        )
+    if translator.start.changes_hypotheses:
+        raise ValueError(
+            f"{type(task).__name__}: changes translations after decoding, which bundles do not "
+            "support"
+        )
+    before, behind, bos, prefix = _surroundings(translator)
+    models = generator.search.parts(n_positions)
+    if any("encoder" not in part.arguments for part in models):
+        raise ValueError("the encoder has no compiled code, which bundles need")
     search = (type(recipe.options).__name__, recipe.options._asdict())
     beam = {"threshold": float("inf"), "n_per_entry": None, "lets_wait": False}
     return {
-        **own,
-        "options": {"nbest": n_best},
+        "models": models,
+        "method": generator.name,
+        "most_beam": len(task.target_dictionary) - 1,
+        "sources": (translator.n_source, before, behind),
+        "stripped": sorted(stripped_by(generator)),
+        "languages": (translator.source_lang, translator.target_lang),
+        "options": {"nbest": usual.nbest},
         "rules": {**asdict(recipe.rules), "never": tuple(recipe.rules.never)},
         "temperature": recipe.temperature,
-        "bos": recipe.bos,
-        "prefix": recipe.prefix,
+        "bos": recipe.bos if bos is None else bos,
+        "prefix": prefix,
         "methods": {
             "greedy": ("BlockOptions", {"records_blocks": False}),
             "beam": ("BeamOptions", {"width": 5, **beam}),
-            own["method"]: search,
+            generator.name: search,
         },
-        "text": _text(codec, translator.task),
+        "text": _text(translator.codec, task),
     }
+
+
+def _surroundings(
+    translator: CheckpointTranslator,
+) -> tuple[list[int], list[int], Optional[int], tuple[int, ...]]:
+    """The tokens that the task adds before and after a source, and those that it forces.
+
+    Raises:
+        ValueError: if these depend on the source.
+    """
+    words, seen = translator.task.source_dictionary, set[Any]()
+    for n in (1, 2, 5):
+        source = [*[words.unk()] * n, words.eos()]
+        start = translator.start.of(source)
+        tokens = start.source.tolist()
+        places = [at for at in range(len(tokens)) if tokens[at : at + len(source)] == source]
+        first = places[0] if places else None
+        around = first if first is None else (*tokens[:first], None, *tokens[first + len(source) :])
+        seen.add((around, start.bos, start.prefix))
+    ((around, bos, prefix), *others) = seen
+    if others or around is None:
+        raise ValueError(
+            f"{type(translator.task).__name__}: changes sources in a way that bundles do not "
+            "support"
+        )
+    at = around.index(None)
+    return list(around[:at]), list(around[at + 1 :]), bos, prefix
 
 
 def _text(codec: TaskCodec, task: Any) -> dict[str, Any]:

@@ -153,9 +153,9 @@ def test_in_calls_from_python(tmp_path):
     options = dict(zip(("memory_source", "memory_target"), map(str, files)))
     assert translator.translate(lines, **options) == expected
     assert [translator.translate(line, **options) for line in lines[:5]] == expected[:5]
-    generator = translator._built({"decoding": "greedy", **options})
-    (batch,) = translator._batches(
-        generator, [torch.tensor(translator._codec.encode(lines[0]))], translator._usual
+    generator = translator.built({"decoding": "greedy", **options})
+    (batch,) = translator.batches.of(
+        generator, [torch.tensor(translator.codec.encode(lines[0]))], 1, None
     )
-    generator.generate(translator._models, batch)
+    generator.generate(translator.models, batch)
     assert generator.statistics.row_invocations <= 2
