@@ -39,9 +39,9 @@ from .processes import lazy
 from .processes.known_modules import known
 
 if TYPE_CHECKING:
-    from .checkpoints.translator import Translator
     from .translating.opening import load
     from .translating.results import SentenceError, Translation
+    from .translating.translator import Translator
 
 __version__ = "0.1.0"
 
@@ -53,7 +53,7 @@ __getattr__ = lazy.names(
         "load": ".translating.opening",
         "SentenceError": ".translating.results",
         "Translation": ".translating.results",
-        "Translator": ".checkpoints.translator",
+        "Translator": ".translating.translator",
     },
 )
 

@@ -136,12 +136,13 @@ def greedy_files() -> list[str]:
     """The files that a batch of ``greedy`` enters after an earlier one, as in fairseq-generate."""
     import fairseq_fastdec
     from fairseq_fastdec.checkpoints.batches import DirectBatches
+    from fairseq_fastdec.checkpoints.codec import as_tensors
 
     translator = fairseq_fastdec.load(ROOT / "examples" / "en_de" / "model")
-    task, models = translator.task, translator._models
-    tokens = translator._codec.encode(["Open the file.", "Close it."])
+    task, models = translator.task, translator.models
+    tokens = as_tensors(list(map(translator.codec.encode, ("Open the file.", "Close it."))))
     (batch,) = DirectBatches(task, tokens[0]).several(tokens, None, 2)
-    generator = translator._built({"decoding": "greedy"})
+    generator = translator.built({"decoding": "greedy"})
     task.inference_step(generator, models, batch)
     return files_entered(lambda: task.inference_step(generator, models, batch))
 

@@ -16,7 +16,8 @@ PACKAGE = TESTS.parent / "fairseq_fastdec"
 ELSEWHERE = {
     "__main__.py": "test_commands.py",
     "data/draft_lines.py": "decoding/test_draft_file.py",
-    "translating/vocabulary.py": "decoding/test_codec.py",
+    "checkpoints/task_start.py": "translating/test_translator.py",
+    "checkpoints/whole_batches.py": "checkpoints/test_translator.py",
     "decoding/building.py": "decoding/test_build.py",
     "decoding/generator.py": "decoding/test_against_fairseq.py",
     "decoding/hypothesis.py": "decoding/test_against_fairseq.py",

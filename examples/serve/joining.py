@@ -107,13 +107,13 @@ def ctranslate2_batches(
         intra_threads=1,
         compute_type=args.compute_type,
     )
-    codec = translator._codec
+    codec = translator.codec
 
     def decode(batch: list[SentenceJob]) -> list[str]:
         # CTranslate2 adds the end mark.
-        sources = [codec.source.words(job.tokens.tolist()).split() for job in batch]
+        sources = [codec.words(codec.source, job.tokens.tolist()).split() for job in batch]
         found = model.translate_batch(sources, beam_size=args.beam or 1, max_decoding_length=200)
-        return [codec.text_of(" ".join(result.hypotheses[0])) for result in found]
+        return [codec.text(" ".join(result.hypotheses[0])) for result in found]
 
     return decode
 

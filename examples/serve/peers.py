@@ -65,13 +65,13 @@ class OneByOne:
         return 0, 0
 
     def _of(self, text: str) -> str:
-        codec = self._bundle._codec
+        codec = self._bundle.codec
         # CTranslate2 adds the end mark.
-        words = codec.source.words(self._bundle.job(text, {}).tokens.tolist()).split()
+        words = codec.words(codec.source, self._bundle.job(text, {}).tokens.tolist()).split()
         (found,) = self._model.translate_batch(
             [words], beam_size=self._beam, max_decoding_length=200
         )
-        return codec.text_of(" ".join(found.hypotheses[0]))
+        return codec.text(" ".join(found.hypotheses[0]))
 
 
 def serve_one_by_one(port: int, *arguments: Any) -> None:

@@ -11,13 +11,21 @@ from fairseq.data import LanguagePairDataset
 from torch import Tensor
 
 
-def batches_of(task: Any, tokens: list[Tensor], data: Any, max_positions: Any, seed: int) -> Any:
+def batches_of(
+    task: Any,
+    tokens: Sequence[Tensor],
+    data: Any,
+    max_positions: Any,
+    seed: int,
+    leaves_out_long: bool = True,
+) -> Any:
     """The batches that a task makes of sentences.
 
     Args:
         tokens: the tokens of each sentence, int64 ``[n]`` with EOS; at least one sentence.
         data: the group ``dataset`` of fairseq's configuration.
         max_positions: from :func:`max_positions_of`.
+        leaves_out_long: whether longer sentences are left out; otherwise they raise an error.
     """
     dataset = task.build_dataset_for_inference(tokens, [len(line) for line in tokens])
     if is_collated_as_sources(dataset):
@@ -27,7 +35,7 @@ def batches_of(task: Any, tokens: list[Tensor], data: Any, max_positions: Any, s
         max_tokens=data.max_tokens,
         max_sentences=data.batch_size,
         max_positions=max_positions,
-        ignore_invalid_inputs=True,
+        ignore_invalid_inputs=leaves_out_long,
         required_batch_size_multiple=data.required_batch_size_multiple,
         seed=seed,
         disable_iterator_cache=True,

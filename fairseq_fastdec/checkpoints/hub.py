@@ -16,20 +16,18 @@ from dataclasses import fields
 from typing import Any, Optional
 
 import torch
-from fairseq import checkpoint_utils, utils
+from fairseq import checkpoint_utils
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.tasks import TASK_REGISTRY
 from omegaconf import Container, DictConfig, open_dict
-from torch import Tensor
 
-from ..decoding.methods.streaming import Streaming
 from ..decoding.options import DecodingOptions
 from ..fairseq_patches.wrapping import wrap
-from ..tasks.fast_decoding import FastDecoding, makes_batches_as_fairseq
+from ..tasks.fast_decoding import FastDecoding
 from ..translating.long_words import speed_up_long_words
 from ..translating.moses import skip_idle_work
-from .batches import DirectBatches
 from .kept_generators import KeptGenerators, key_of
+from .whole_batches import SourceLimit, WholeBatches
 
 OWN = {option.name for option in fields(DecodingOptions)} - {"_name"}
 
@@ -73,7 +71,7 @@ def _with_kept_generators(
             **options,
         )
     if hub not in _CALLS:
-        _CALLS[hub] = HubCalls(hub.task, sentences[0])
+        _CALLS[hub] = HubCalls(hub)
         skip_idle_work(hub.tokenizer)
         speed_up_long_words(hub.bpe)
     options["beam"] = beam
@@ -86,14 +84,9 @@ def _with_kept_generators(
 class HubCalls:
     """Generators and batches shared by the calls of one hub interface."""
 
-    def __init__(self, task: Any, tokens: Tensor) -> None:
-        """
-        Args:
-            tokens: an example sentence, int64 ``[n]`` with EOS.
-        """
+    def __init__(self, hub: Any) -> None:
         self._kept = KeptGenerators()
-        self._batches = DirectBatches(task, tokens)
-        self._is_direct = self._batches.is_possible and makes_batches_as_fairseq(type(task))
+        self._batches = WholeBatches(hub.task, hub.models)
 
     def generated(
         self,
@@ -109,10 +102,11 @@ class HubCalls:
         found: list[Any] = []
         key = _key(hub, options, (*models, place.dtype, place.device))
         with self._kept.lent(key, lambda: _build(hub, options)) as generator:
-            is_ordered = bool(inference_step_args)
-            for batch in self._made(hub, generator, sentences, leaves_out_long, is_ordered):
-                if place.device.type != "cpu":
-                    batch = utils.apply_to_sample(lambda tensor: tensor.to(place.device), batch)
+            limits = (hub.cfg.dataset.batch_size, hub.cfg.dataset.max_tokens)
+            self._batches.device = place.device
+            for batch in self._batches.of(
+                generator, sentences, *limits, bool(inference_step_args), leaves_out_long
+            ):
                 hypotheses = hub.task.inference_step(
                     generator, models, batch, **inference_step_args
                 )
@@ -120,30 +114,6 @@ class HubCalls:
                     return hypotheses
                 found += zip(batch["id"].tolist(), hypotheses)
         return [hypotheses for _, hypotheses in sorted(found, key=lambda pair: pair[0])]
-
-    def _made(
-        self,
-        hub: Any,
-        generator: Any,
-        sentences: Any,
-        leaves_out_long: bool,
-        is_ordered: bool,
-    ) -> Iterable[dict[str, Any]]:
-        """The batches of a call.
-
-        Args:
-            is_ordered: whether sentences of equal length must have fairseq's order, in which the
-                rows of ``prefix_tokens`` belong to them.
-        """
-        # For streaming, the task makes longer batches.
-        streams = isinstance(generator, Streaming)
-        limit = _limit(hub)
-        if streams or limit is None or is_ordered or not self._is_direct:
-            return hub._build_batches(sentences, leaves_out_long)
-        if len(sentences) == 1 and len(sentences[0]) <= limit:
-            return [self._batches.single(sentences[0])]
-        data = hub.cfg.dataset
-        return self._batches.several(sentences, data.max_tokens, data.batch_size, limit)
 
 
 def _build(hub: Any, options: dict[str, Any]) -> Any:
@@ -176,17 +146,10 @@ def _values(options: Any) -> Hashable:
         return tuple([str(node) if isinstance(node, Container) else node._val for node in nodes])
 
 
-def _limit(hub: Any) -> Optional[float]:
-    """The maximum number of source tokens, EOS included; ``None`` for multilingual models."""
-    limits = hub.max_positions
-    limit = limits[0] if isinstance(limits, (list, tuple)) else limits
-    return limit if isinstance(limit, (int, float)) else None
-
-
 def _check_lengths(hub: Any, sentences: Any) -> None:
     """Check that no sentence, int64 ``[T]``, exceeds the model's positions."""
     # Multilingual models have limits by language pair, which are not checked here.
-    limit = _limit(hub)
+    limit = SourceLimit.of(hub.max_positions, None).most
     for number, tokens in enumerate(sentences):
         if limit is not None and len(tokens) > limit:
             raise ValueError(

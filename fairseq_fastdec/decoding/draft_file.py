@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from ..data.draft_lines import DraftLines
-from .codec import numbers_of
+from ..translating.text import numbers_of
 
 
 class DraftFile:
@@ -70,4 +70,4 @@ class DraftFile:
     def _draft(self, line: str) -> Tensor:
         if not line.strip():
             return torch.zeros(0, dtype=torch.int64)
-        return torch.tensor(numbers_of(self._dictionary, self.segmented(line)))
+        return torch.tensor(numbers_of(self._dictionary, self.segmented(line).split()))

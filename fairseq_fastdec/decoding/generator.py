@@ -22,8 +22,8 @@ from ..packing.models import EngineModels, ProposalWays
 from ..processes.noise import at_end
 from ..translating.generation_options import NO_REPEAT
 from ..translating.registry import ANY_DRAFTED
+from ..translating.text import numbers_of
 from ..translating.translation_memory import TranslationMemory
-from .codec import numbers_of
 from .compiled import CompiledSearch
 from .constraints import GenerationRules
 from .draft_file import DraftFile
@@ -398,9 +398,12 @@ class DecodingGenerator(ABC):
                 f"--memory-source {options.memory_source}: the model's sources are not tokens of a "
                 "dictionary; remove it"
             )
-        words = self.source_dictionary, target
-        tokens = (functools.partial(numbers_of, own) for own in words)
-        return TranslationMemory(options.memory_source, options.memory_target, *tokens)
+        return TranslationMemory(
+            options.memory_source,
+            options.memory_target,
+            lambda text: numbers_of(self.source_dictionary, text.split()),
+            lambda text: numbers_of(target, text.split()),
+        )
 
     def _check_tokens_per_step(self) -> None:
         n_trained = self.network.tokens_per_step

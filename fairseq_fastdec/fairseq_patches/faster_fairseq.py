@@ -16,6 +16,7 @@ from fairseq.data import Dictionary, data_utils
 from torch import Tensor
 
 from ..data.text import input_text
+from ..translating.text import numbers_of, words_of
 from .wrapping import wrap
 
 # The functions of fairseq's commands that read their configuration for every line.
@@ -60,17 +61,9 @@ def _by_look_up(
     ignored = {*(extra_symbols_to_ignore or ()), dictionary.bos()}
     if not include_eos:
         ignored.add(dictionary.eos())
-    unk = dictionary.unk()
     if unk_string is None:
         unk_string = dictionary.unk_string(escape_unk)
-    symbols, n_symbols = dictionary.symbols, len(dictionary.symbols)
-    words = [
-        unk_string
-        if token == unk
-        else (symbols[token] if token < n_symbols else dictionary.unk_word)
-        for token in tensor.tolist()
-        if token not in ignored
-    ]
+    words = words_of(dictionary, tensor.tolist(), ignored, unk_string)
     return data_utils.post_process(separator.join(words), bpe_symbol)
 
 
@@ -88,19 +81,17 @@ def _at_once(
     if line_tokenizer is None:
         # The default tokeniser is not accessible by name in all versions of fairseq.
         line_tokenizer, *_ = encode_line.__defaults__ or ()
+    if add_if_not_exist or type(dictionary).index is not Dictionary.index:
+        given = (add_if_not_exist, consumer, append_eos, reverse_order)
+        return encode_line(dictionary, line, line_tokenizer, *given)
     words = line_tokenizer(line)
     if reverse_order:
         words = words[::-1]
-    number_of = dictionary.add_symbol if add_if_not_exist else dictionary.index
-    numbers = []
-    for word in words:
-        number = number_of(word)
-        if consumer is not None:
+    numbers = numbers_of(dictionary, words)
+    if consumer is not None:
+        for word, number in zip(words, numbers):
             consumer(word, number)
-        numbers.append(number)
-    if append_eos:
-        numbers.append(dictionary.eos_index)
-    return torch.tensor(numbers, dtype=torch.int32)
+    return torch.tensor(numbers if append_eos else numbers[:-1], dtype=torch.int32)
 
 
 def _read_in_utf8(_: Callable, path: str, buffer_size: int) -> Iterator[list[str]]:

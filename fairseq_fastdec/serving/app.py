@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from ..translating.errors import QueueFull
 from ..translating.results import SentenceError
-from ..translating.translator import JoiningTranslator
+from ..translating.translator import Translator
 from ..translating.turns import in_turns
 from . import markup
 from .config import ServerOptions
@@ -49,7 +49,7 @@ class LanguagePair(NamedTuple):
 
     source: str
     target: str
-    translator: JoiningTranslator
+    translator: Translator
     beam: int = 1
 
 

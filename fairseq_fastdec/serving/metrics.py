@@ -6,7 +6,7 @@ from collections.abc import Collection
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..translating.translator import JoiningTranslator
+from ..translating.translator import Translator
 
 # Seconds.
 BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, float("inf"))
@@ -52,7 +52,7 @@ class Metrics:
             registry=self.registry,
         )
 
-    def watch(self, source: str, target: str, translator: JoiningTranslator) -> None:
+    def watch(self, source: str, target: str, translator: Translator) -> None:
         """Report the queue of a translator."""
         self._waiting.labels(source, target).set_function(lambda: translator.queued()[0])
         self._under_way.labels(source, target).set_function(lambda: translator.queued()[1])

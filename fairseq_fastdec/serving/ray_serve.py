@@ -61,7 +61,7 @@ class Replica:
         self._translator.schedule(**scheduling)
 
     async def translate(self, text: str, options: dict[str, Any]) -> Any:
-        """See :meth:`..translating.JoiningTranslator.translate_async`."""
+        """See :meth:`..translating.translator.Translator.translate_async`."""
         return await self._translator.translate_async(text, **options)
 
 
@@ -82,7 +82,7 @@ class ClusterTranslator:
         self.n_calls = 0
 
     async def translate_async(self, text: str, **options: Any) -> Any:
-        """See :meth:`..translating.JoiningTranslator.translate_async`.
+        """See :meth:`..translating.translator.Translator.translate_async`.
 
         Raises:
             QueueFull: if too many sentences wait.

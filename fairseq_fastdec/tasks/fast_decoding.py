@@ -22,8 +22,8 @@ from ..orders.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, TokenOrder, tra
 from ..packing.release import release_once_prepared
 from ..translating.generation_options import check_kinds
 from ..translating.registry import STOCK
+from ..translating.text import segmented
 from ..translating.translation_memory import TranslationMemory
-from ..translating.vocabulary import segmented
 from .decoding_commands import is_decoding_command, warn_of_beam, warn_of_shards
 from .stock_generator import for_one_beam, settings_of
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..checkpoints.batches import max_positions_of
 from ..processes.errors import in_short
 from ..tasks import FastDecoding
-from ..translating.vocabulary import detokenized
+from ..translating.text import detokenized
 
 
 class SentenceRange(BaseWrapperDataset):

@@ -7,14 +7,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
-from ..checkpoints.translator import load
+from ..checkpoints.codec import TaskCodec, encodes_as_fairseq, looks_up_as_fairseq
+from ..checkpoints.loading import load
+from ..checkpoints.translator import MOST_POSITIONS, CheckpointTranslator
+from ..checkpoints.whole_batches import stripped_by
 from ..data.model_files import checkpoints_of, files_beside
 from ..data.text import PathLike, check_is_not_read
-from ..decoding.codec import TextCodec, encodes_as_fairseq, looks_up_as_fairseq
+from ..decoding import DecodingGenerator
 from ..packing.precision import PRECISIONS
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import results_only
 from ..translating.bundle_file import write
+from ..translating.registry import any_joining
 from .command_line import OWN_OPTIONS, given, one_or_all, path_of, positive, program
 
 DESCRIPTION = """\
@@ -83,36 +87,85 @@ def export(translator: Any, path: PathLike) -> None:
     write(path, content_of(translator))
 
 
-def content_of(translator: Any) -> dict[str, Any]:
-    """The content of a bundle for :func:`..bundles.file.write`.
+def content_of(translator: CheckpointTranslator) -> dict[str, Any]:
+    """The content of a bundle for :func:`..translating.bundle_file.write`.
 
     Raises:
         ValueError: see :func:`export`.
     """
-    own = translator.exported()
-    recipe, codec, n_best = own.pop("recipe"), own.pop("codec"), own.pop("nbest")
-    for part in own["models"]:
-        if "encoder" not in part.arguments:
-            raise ValueError("the encoder has no compiled code, which bundles need")
-    methods = {own["method"]: tuple(recipe.options)}
+    usual, task = translator.request({}), translator.task
+    generator, n_positions = translator.built(usual.decoding), translator.n_source or MOST_POSITIONS
+    if not isinstance(generator, DecodingGenerator):
+        raise ValueError(
+            "--decoding fairseq: not supported by bundles; use a method of this package"
+        )
+    recipe = generator.recipe(n_positions)
+    if recipe is None or generator.search is None:
+        raise ValueError(
+            f"--decoding {generator.name}: bundles do not support this method or its options; "
+            f"use {any_joining()} without --shortlist and --sampling, with models that "
+            "compiled code supports"
+        )
+    if translator.start.changes_hypotheses:
+        raise ValueError(
+            f"{type(task).__name__}: changes translations after decoding, which bundles do not "
+            "support"
+        )
+    before, behind, bos, prefix = _surroundings(translator)
+    models = generator.search.parts(n_positions)
+    if any("encoder" not in part.arguments for part in models):
+        raise ValueError("the encoder has no compiled code, which bundles need")
+    methods = {generator.name: tuple(recipe.options)}
     if recipe.options.kind != "pairs":
         # Models of one token a step.
         beam = {"beam": 5, "max_candidates": None}
         methods = {"greedy": ("blocks", {}), "beam": ("beam", beam), **methods}
     return {
-        **own,
-        "options": {"nbest": n_best},
+        "models": models,
+        "method": generator.name,
+        "most_beam": len(task.target_dictionary) - 1,
+        "sources": (translator.n_source, before, behind),
+        "stripped": sorted(stripped_by(generator)),
+        "languages": (translator.source_lang, translator.target_lang),
+        "options": {"nbest": usual.nbest},
         "rules": {**asdict(recipe.rules), "never": tuple(recipe.rules.never)},
         "temperature": recipe.temperature,
-        "bos": recipe.bos,
-        "prefix": recipe.prefix,
+        "bos": recipe.bos if bos is None else bos,
+        "prefix": prefix,
         "methods": methods,
-        "text": _text(codec, translator.task),
+        "text": _text(translator.codec, task),
     }
 
 
-def _text(codec: TextCodec, task: Any) -> dict[str, Any]:
-    """The arguments of :class:`..bundles.codec.BundleCodec`.
+def _surroundings(
+    translator: CheckpointTranslator,
+) -> tuple[list[int], list[int], Optional[int], tuple[int, ...]]:
+    """The tokens that the task adds before and after a source, and those that it forces.
+
+    Raises:
+        ValueError: if these depend on the source.
+    """
+    words, seen = translator.task.source_dictionary, set[Any]()
+    for n in (1, 2, 5):
+        source = [*[words.unk()] * n, words.eos()]
+        start = translator.start.of(source)
+        tokens = start.source.tolist()
+        places = [at for at in range(len(tokens)) if tokens[at : at + len(source)] == source]
+        first = places[0] if places else None
+        around = first if first is None else (*tokens[:first], None, *tokens[first + len(source) :])
+        seen.add((around, start.bos, start.prefix))
+    ((around, bos, prefix), *others) = seen
+    if others or around is None:
+        raise ValueError(
+            f"{type(translator.task).__name__}: changes sources in a way that bundles do not "
+            "support"
+        )
+    at = around.index(None)
+    return list(around[:at]), list(around[at + 1 :]), bos, prefix
+
+
+def _text(codec: TaskCodec, task: Any) -> dict[str, Any]:
+    """The arguments of :func:`..translating.text.codec_of`.
 
     Raises:
         ValueError: for a task, a tokeniser or a BPE that bundles do not support.
@@ -121,7 +174,7 @@ def _text(codec: TextCodec, task: Any) -> dict[str, Any]:
     if not encodes_as_fairseq(task) or not all(map(looks_up_as_fairseq, dictionaries)):
         raise ValueError(f"{type(task).__name__}: reads text in a way that bundles do not support")
     coders: list[tuple[str, dict[str, Any]]] = []
-    for coder in (codec.tokenizer, codec.bpe):
+    for coder in codec.coders:
         name = f"{type(coder).__module__}.{type(coder).__name__}"
         if coder is None:
             continue
@@ -156,7 +209,7 @@ def _text(codec: TextCodec, task: Any) -> dict[str, Any]:
     return {"source": source, "target": target, "coders": coders}
 
 
-def _bytes(codec: TextCodec) -> bytes:
+def _bytes(codec: TaskCodec) -> bytes:
     if codec.codes is None:
         raise ValueError("bpe: bundles do not support objects; give bpe_codes=FILE")
     return Path(codec.codes).read_bytes()

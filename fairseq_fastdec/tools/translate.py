@@ -26,6 +26,7 @@ from .command_line import (
     positive,
     program,
 )
+from .translation.output_lines import NOT_UTF8 as INVALID
 from .translation.text_files import STANDARD_STREAM, TextInput
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ Translate lines of text with a bundle (made by `export`) or a checkpoint: one tr
 in the order of the input, or --nbest of them, separated by tabs. Lines that cannot be translated
 become empty lines, with a warning.
 """
-NOT_UTF8 = Translation(None, error="not UTF-8")
+NOT_UTF8 = Translation(None, error=INVALID)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:

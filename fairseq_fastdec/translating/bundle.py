@@ -4,36 +4,37 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from ..data.model_files import PathLike
 from ..engine.kernels import loading
 from ..engine.rules import SearchRules
-from ..engine.searches import Output, Recipe
-from .bundle_codec import BundleCodec
+from ..engine.searches import Recipe
 from .bundle_file import read
 from .bundle_options import search_of
 from .generation_options import HONOURED, check_kinds, check_values, shown
 from .registry import ANY_DRAFTED
-from .results import Problem, SentenceError, Translation
+from .results import Problem
+from .text import codec_of
 from .translation_memory import TranslationMemory
-from .translator import JoiningTranslator, SentenceJob, check_verifies, lines_and_drafts
+from .translator import Found, SentenceJob, Translator, check_verifies
 
 # fairseq's search options; all but unnormalized have the name of the field of SearchRules.
 RULES = {"unnormalized"} | {field.name for field in fields(SearchRules)} & HONOURED.keys()
 OPTIONS = sorted({"decoding", "beam", "nbest", "temperature"} | RULES)
 
 
-class BundleTranslator(JoiningTranslator):
-    """Translates with a bundle; created by :func:`fairseq_fastdec.load`. Methods are thread-safe.
+class BundleRequest(NamedTuple):
+    """The options of a call: the search, and the number of hypotheses to return."""
 
-    Sentences of concurrent calls share batches. Processes share one copy of the weights.
+    recipe: Recipe
+    nbest: int
 
-    Attributes:
-        source_lang, target_lang: the languages, if the checkpoint names them.
-    """
+
+class BundleTranslator(Translator):
+    """Translates with a bundle. Processes share one copy of the weights."""
 
     def __init__(self, content: dict[str, Any], options: dict[str, Any]) -> None:
         """
@@ -50,14 +51,12 @@ class BundleTranslator(JoiningTranslator):
                 "bundles need compiled code; install a C++ compiler such as g++. "
                 f"{loading.how_to_install()}"
             )
-        super().__init__()
+        super().__init__(codec_of(**content["text"]))
         self.source_lang, self.target_lang = content["languages"]
-        self._codec = BundleCodec(**content["text"])
-        self._content = content
-        self._models = [part.built() for part in content["models"]]
+        self._content, self._removed = content, set(content["stripped"])
+        self.models = [part.built() for part in content["models"]]
         self._options = {**content["options"], **options}
-        _check(self._options)
-        self._usual = self._new_request(self._options)
+        self._usual = self._new_request({})
         self._memory: Optional[TranslationMemory] = None
 
     @classmethod
@@ -90,76 +89,28 @@ class BundleTranslator(JoiningTranslator):
         translator._memory = translator._opened_memory(memory_source, memory_target)
         return translator
 
-    def translate(
-        self,
-        texts: Union[str, Sequence[str]],
-        *,
-        drafts: Any = None,
-        details: bool = False,
-        **options: Any,
-    ) -> Any:
-        """Translate text.
-
-        Args:
-            texts: a sentence, or a list of sentences. White space around a sentence is ignored. An
-                empty sentence has an empty translation.
-            drafts: earlier translations that the model verifies. The result does not depend on
-                them, but takes fewer steps where they agree with it. For one sentence: a string, or
-                a list of strings, best first. For a list of sentences: a list with a string, a list
-                of strings or ``None`` for each.
-            details: return :class:`Translation` objects instead of strings.
-            options: decoding options of this call, see :meth:`of`.
-
-        Returns:
-            for one sentence a string or a :class:`Translation`, or, if ``nbest`` is above 1, a list
-            of ``nbest`` of them, best first. For a list of sentences, a list of these results.
-
-        Raises:
-            TypeError: if ``texts`` or ``drafts`` has anything but text.
-            ValueError: for an option that is unknown or that the method cannot honour.
-            SentenceError: if a sentence cannot be translated and ``details`` is false. With
-                ``details`` the sentence's :class:`Translation` has an ``error``.
-        """
-        is_one = isinstance(texts, str)
-        lines, own_drafts = lines_and_drafts(texts, drafts)
-        if len(lines) == 1 and lines[0]:
-            job = self.job(lines[0], options, own_drafts[0])
-            result = self.decoded_alone(job, details, options)
-            return result if is_one else [result]
-        n_best = self.n_best(options)
-        empty: Any = Translation("") if details else ""
-        results = [empty if n_best == 1 else [empty]] * len(lines)
-        numbers = [number for number, line in enumerate(lines) if line]
-        errors: dict[int, str] = {}
-        sources = ((lines[number], own_drafts[number]) for number in numbers)
-        found = self._results(sources, options, details, False)
-        for place, result in found:
-            number = numbers[place]
-            try:
-                results[number] = result()
-            except SentenceError as error:
-                results[number], errors[number] = None, error.errors[0]
-        if errors:
-            raise SentenceError(dict(sorted(errors.items())), results)
-        return results[0] if is_one else results
-
     @property
     def verifies_drafts(self) -> bool:
         """Whether the method of calls without options verifies drafts."""
-        return self._usual[0].verifies_drafts
+        return self._usual.recipe.verifies_drafts
 
-    def n_best(self, options: dict[str, Any]) -> int:
-        """See :meth:`..serving.translating.JoiningTranslator.n_best`."""
-        return self._request(options)[1]
+    def _several(
+        self,
+        texts: Sequence[str],
+        drafts: Sequence[Optional[list[str]]],
+        request: BundleRequest,
+        details: bool,
+    ) -> list[Found]:
+        found = dict(self._results(zip(texts, drafts), request, details, in_order=False))
+        return [found[number] for number in range(len(texts))]
 
-    def job(
-        self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
+    def _job(
+        self, text: str, request: BundleRequest, draft: Optional[list[str]]
     ) -> Union[SentenceJob, Problem]:
-        """See :meth:`..serving.translating.JoiningTranslator.job`."""
-        recipe, n_best = self._request(options)
+        recipe, n_best = request
         if draft is not None:
             check_verifies(recipe)
-        numbers = self._codec.encode(text)
+        numbers = self.codec.encode(text)
         if isinstance(numbers, Problem):
             return numbers
         most, before, behind = self._content["sources"]
@@ -171,10 +122,11 @@ class BundleTranslator(JoiningTranslator):
         tokens = np.array([*before, *numbers, *behind])
         drafted = None
         if draft is not None:
-            drafted = np.array(self._codec.draft(draft), dtype=np.int64)
+            drafted = np.array(self.codec.draft(draft), dtype=np.int64)
         elif self._memory is not None and recipe.verifies_drafts:
             drafted = self._memory.draft(numbers)
-        return SentenceJob(recipe, tokens, n_best, partial(self._written, numbers), drafted)
+        written = partial(self._written, numbers, self._removed)
+        return SentenceJob(recipe, tokens, n_best, written, drafted)
 
     def _opened_memory(
         self, source: Optional[PathLike], target: Optional[PathLike]
@@ -194,39 +146,17 @@ class BundleTranslator(JoiningTranslator):
                 f"memory_source {source}: the bundle's method does not verify drafts; choose "
                 f"decoding {ANY_DRAFTED}, or remove it"
             )
-        codec = self._codec
+        codec = self.codec
         tokens = (partial(codec.tokens, words) for words in (codec.source, codec.target))
         return TranslationMemory(str(source), str(target), *tokens)
 
-    def _written(self, source: list[int], outputs: Sequence[Output], details: bool) -> list[Any]:
-        """Convert the outputs of a search to strings or :class:`Translation` objects."""
-        stripped, results = set(self._content["stripped"]), []
-        for output in outputs:
-            tokens = output.tokens.tolist()
-            text: Any = self._codec.decode([token for token in tokens if token not in stripped])
-            if details:
-                text = Translation.of(
-                    text,
-                    tokens,
-                    output.positional_scores.tolist(),
-                    output.score,
-                    stripped,
-                    self._codec.target.words,
-                    self._codec.source.words(source),
-                )
-            results.append(text)
-        return results
-
-    def _request(self, options: dict[str, Any]) -> tuple[Recipe, int]:
-        """The recipe for a call's options, and the number of hypotheses to return."""
-        if not options:
-            return self._usual
+    def _new_request(self, options: dict[str, Any]) -> BundleRequest:
         merged = {**self._options, **options}
         _check(merged)
         key = tuple(sorted((name, type(value), value) for name, value in merged.items()))
-        return self._remembered(key, lambda: self._new_request(merged))
+        return self._remembered(key, lambda: self._checked_request(merged))
 
-    def _new_request(self, options: dict[str, Any]) -> tuple[Recipe, int]:
+    def _checked_request(self, options: dict[str, Any]) -> BundleRequest:
         """
         Raises:
             ValueError: for an option that is unknown or that the method cannot honour.
@@ -265,7 +195,7 @@ class BundleTranslator(JoiningTranslator):
         rules.no_repeat_ngram_size = max(rules.no_repeat_ngram_size, 0)
         temperature = options.get("temperature", content["temperature"])
         start = (content["bos"], tuple(content["prefix"]))
-        return Recipe(self._models, rules, search, temperature, *start), n_best
+        return BundleRequest(Recipe(self.models, rules, search, temperature, *start), n_best)
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -4,8 +4,6 @@ import re
 import sys
 from typing import Any
 
-# The modules with fairseq's ``--tokenizer moses`` and its counterpart for bundles.
-MODULES = ("fairseq.data.encoders.moses_tokenizer", "fairseq_fastdec.translating.bundle_codec")
 # Substitutions of sacremoses, and a character that all of their matches contain.
 SUBSTITUTIONS = {
     "AGGRESSIVE_HYPHEN_SPLIT": "-",
@@ -33,17 +31,19 @@ def skip_idle_work(tokenizer: Any) -> None:
 
     sacremoses searches every line for commas, hyphens and apostrophes next to any letter of
     Unicode, and collects these letters again for each full stop within a line. Other tokenisers
-    are not changed, nor are versions of sacremoses before 0.1, whose patterns are strings.
+    are not changed, nor are those with patterns of their own, and versions of sacremoses before
+    0.1, whose patterns are strings.
 
     Args:
-        tokenizer: any tokeniser; those of :data:`MODULES` have sacremoses' tokeniser as ``tok``.
+        tokenizer: any object; those for ``--tokenizer moses`` have sacremoses' tokeniser as
+            ``tok``.
     """
-    if type(tokenizer).__module__ not in MODULES:
+    moses = getattr(tokenizer, "tok", None)
+    sacremoses: Any = sys.modules.get("sacremoses")
+    if moses is None or sacremoses is None or type(moses) is not sacremoses.MosesTokenizer:
         return
-    moses = tokenizer.tok
-    if type(moses) is not sys.modules["sacremoses"].MosesTokenizer:
-        return
-    if not isinstance(moses.COMMA_SEPARATE_1[0], re.Pattern):
+    has_own = vars(moses).keys() & {*SUBSTITUTIONS, *LISTS_OF_SUBSTITUTIONS}
+    if has_own or not isinstance(moses.COMMA_SEPARATE_1[0], re.Pattern):
         return
     for name, character in SUBSTITUTIONS.items():
         setattr(moses, name, _with_character(getattr(moses, name), character))

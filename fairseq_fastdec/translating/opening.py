@@ -18,12 +18,12 @@ def load(path: Any, *arguments: Any, **options: Any) -> Any:
     Args:
         path: a bundle of ``python -m fairseq_fastdec export``, which needs neither torch nor
             fairseq; or a checkpoint, a directory with one, or a list of either.
-        arguments, options: passed to :meth:`~.bundles.translator.BundleTranslator.of` or
-            :func:`~.translator.load`: decoding options and, for checkpoints, dictionaries,
+        arguments, options: passed to :meth:`~.bundle.BundleTranslator.of` or
+            :func:`~.checkpoints.loading.load`: decoding options and, for checkpoints, dictionaries,
             languages, tokeniser and BPE.
 
     Returns:
-        a :class:`~.bundles.translator.BundleTranslator` or a :class:`~.translator.Translator`
+        a :class:`~.translator.Translator`
 
     Raises:
         OSError: if a file is missing; the message names it.
@@ -33,5 +33,5 @@ def load(path: Any, *arguments: Any, **options: Any) -> Any:
     if is_bundle(path):
         module = importlib.import_module(".bundle", __package__)
         return module.BundleTranslator.of(path, *arguments, **options)
-    module = importlib.import_module("..checkpoints.translator", __package__)
+    module = importlib.import_module("..checkpoints.loading", __package__)
     return module.load(path, *arguments, **options)

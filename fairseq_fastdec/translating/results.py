@@ -1,8 +1,8 @@
 """Translations, and the errors of sentences that could not be translated."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 # Some programs begin UTF-8 with it. It is no part of a text.
 BYTE_ORDER_MARK = "\ufeff"
@@ -10,19 +10,22 @@ BYTE_ORDER_MARK = "\ufeff"
 Alignment = list[tuple[int, int]]
 
 
-class Problem(NamedTuple):
-    """The reason why a line cannot be translated.
+class Problem(str):
+    """The reason why a line cannot be translated: its kind, and details with a remedy.
 
     Attributes:
         kind: a short category, by which such lines are counted.
-        details: the explanation, with a remedy.
     """
 
     kind: str
-    details: str
 
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.details}"
+    def __new__(cls, kind: str, details: str) -> "Problem":
+        problem = super().__new__(cls, f"{kind}: {details}")
+        problem.kind = kind
+        return problem
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Problem, (self.kind, self.removeprefix(f"{self.kind}: "))
 
 
 NOT_FINITE = Problem(
@@ -53,37 +56,7 @@ class Translation:
     positional_scores: tuple[float, ...] = ()
     source_tokens: tuple[str, ...] = ()
     alignment: Optional[Alignment] = None
-    error: Optional[str] = None
-
-    @classmethod
-    def of(
-        cls,
-        text: str,
-        tokens: Sequence[int],
-        scores: Sequence[float],
-        score: float,
-        stripped: Collection[int],
-        words: Callable[[list[int]], str],
-        source: str,
-        alignment: Optional[Alignment] = None,
-    ) -> "Translation":
-        """Create a translation from the tokens of a search.
-
-        Args:
-            tokens: ending in EOS, with ``scores`` for each.
-            stripped: the tokens that are not part of the text.
-            words: converts tokens to words joined by spaces.
-            source: the words of the source joined by spaces.
-        """
-        kept = [place for place, token in enumerate(tokens) if token not in stripped]
-        return cls(
-            text,
-            score,
-            tuple(words([tokens[place] for place in kept]).split()),
-            (*(scores[place] for place in kept), scores[-1]),
-            tuple(source.split()),
-            alignment,
-        )
+    error: Optional[Problem] = None
 
 
 class SentenceError(ValueError):
@@ -94,7 +67,7 @@ class SentenceError(ValueError):
         translations: the result of the call, with ``None`` for these sentences.
     """
 
-    def __init__(self, errors: dict[int, str], translations: list[Any]) -> None:
+    def __init__(self, errors: Mapping[int, str], translations: list[Any]) -> None:
         number, error = next(iter(errors.items()))
         others = f" ({len(errors) - 1} more sentences failed)" if len(errors) > 1 else ""
         super().__init__(

@@ -1,4 +1,4 @@
-"""The base class of translators: sentences join running batches as they arrive."""
+"""Translation of text: the methods of translators, for checkpoints and bundles."""
 
 import asyncio
 import math
@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, zip_longest
 from typing import Any, NamedTuple, Optional, Union
@@ -17,8 +17,17 @@ from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe
 from ..processes import cores
 from .registry import ANY_DRAFTED
-from .results import NOT_FINITE, Problem, SentenceError, Translation, stripped, texts_of
+from .results import (
+    NOT_FINITE,
+    Alignment,
+    Problem,
+    SentenceError,
+    Translation,
+    stripped,
+    texts_of,
+)
 from .scheduler import Mailbox, Scheduler, SchedulerOptions, SearchOutcome
+from .text import TextCodec
 from .turns import turn
 
 # The maximum number of sentences of a stream that wait, are decoded or are held for their turn.
@@ -27,8 +36,9 @@ STREAM_BUFFER = 512
 MOST_REQUESTS = 64
 
 
-# Returns the value for a sentence, or raises its error.
-Result = Callable[[], Any]
+# What a sentence becomes: strings or :class:`Translation` objects, best first, or the reason why it
+# has no translation.
+Found = Union[Problem, list[Any]]
 
 
 class SentenceJob(NamedTuple):
@@ -50,45 +60,123 @@ class SentenceJob(NamedTuple):
     draft: Optional[np.ndarray] = None
 
 
-class JoiningTranslator(ABC):
-    """Translates sentences as they arrive, in batches that they join and leave.
+class Translator(ABC):
+    """A translation model, loaded by :func:`fairseq_fastdec.load`. Methods are thread-safe.
 
-    A sentence's translation is the same as that of :meth:`translate`. Methods are thread-safe.
+    Sentences of concurrent calls of :meth:`translate_async` and :meth:`translate_stream` share
+    running batches, which they join and leave. All methods have the same translations.
+
+    Attributes:
+        codec: the dictionaries, the tokeniser and the BPE.
+        source_lang, target_lang: the languages, if the model has them.
     """
 
-    def __init__(self) -> None:
+    source_lang: Optional[str]
+    target_lang: Optional[str]
+    # The options of calls without options of their own, from ``_new_request``.
+    _usual: Any
+
+    def __init__(self, codec: TextCodec) -> None:
+        self.codec = codec
         self._scheduler: Optional[Scheduler] = None
         self._scheduling = SchedulerOptions()
         self._starting = threading.Lock()
         self._made: dict[Hashable, Any] = {}
 
     @abstractmethod
-    def translate(
-        self, texts: Any, *, drafts: Any = None, details: bool = False, **options: Any
-    ) -> Any:
-        """Translate a sentence or a list of sentences."""
+    def _new_request(self, options: dict[str, Any]) -> Any:
+        """The options of a call, after those of :func:`load`; ``nbest`` is an attribute.
+
+        Raises:
+            ValueError: for an option that is unknown or that the method does not support.
+        """
 
     @abstractmethod
-    def job(
-        self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
+    def _job(
+        self, text: str, request: Any, draft: Optional[list[str]]
     ) -> Union[SentenceJob, Problem, None]:
         """The job for a sentence; ``None`` if the method needs whole batches.
 
         Args:
             text: the stripped sentence; not empty.
+            request: from :meth:`request`.
             draft: translations to verify, the best one first.
-
-        Raises:
-            ValueError: for an option that is unknown or that the method cannot honour.
         """
 
     @abstractmethod
-    def n_best(self, options: dict[str, Any]) -> int:
-        """The number of hypotheses that a call with these options returns for each sentence.
+    def _several(
+        self,
+        texts: Sequence[str],
+        drafts: Sequence[Optional[list[str]]],
+        request: Any,
+        details: bool,
+    ) -> list[Found]:
+        """Translate a list of stripped sentences, none of which is empty."""
+
+    def request(self, options: dict[str, Any]) -> Any:
+        """The options of a call; see :meth:`translate`."""
+        return self._new_request(options) if options else self._usual
+
+    def job(
+        self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
+    ) -> Union[SentenceJob, Problem, None]:
+        """The job for a stripped sentence; ``None`` if the method needs whole batches."""
+        return self._job(text, self.request(options), draft)
+
+    def n_threads(self) -> int:
+        """The number of threads that decode one sentence."""
+        return loading.measured(cores.n_usable(cores.usable_cores()))
+
+    def translate(
+        self, texts: Any, *, drafts: Any = None, details: bool = False, **options: Any
+    ) -> Any:
+        """Translate text.
+
+        Args:
+            texts: a sentence, or an iterable of sentences. White space around a sentence is
+                ignored, and an empty one has an empty translation.
+            drafts: earlier translations, which the model verifies. The result does not depend on
+                them, but takes fewer steps if they are similar to it. For one sentence: a string,
+                or several, best first. For several sentences: an iterable with a string, several
+                strings or ``None`` for each.
+            details: return :class:`Translation` objects instead of strings.
+            options: decoding options of this call, see :func:`load`. With checkpoints also
+                ``batch_size``, ``max_tokens``, and ``alignment=True``, which aligns subwords in
+                an additional pass of the model and needs ``details``.
+
+        Returns:
+            for one sentence, a string or a :class:`Translation`, or a list of ``nbest`` of these,
+            best first, if ``nbest`` is above 1; for several sentences, a list of these results
 
         Raises:
-            ValueError: for an option that is unknown or that the method cannot honour.
+            TypeError: for anything but text.
+            ValueError: for an option that is unknown or not supported by the method.
+            SentenceError: without ``details``, for sentences that are too long, that the tokeniser
+                rejects or whose score is not finite. With ``details``, their :class:`Translation`
+                has an ``error``.
         """
+        request = self.request(options)
+        lines, own_drafts = lines_and_drafts(texts, drafts)
+        job: Any = None
+        if len(lines) == 1 and lines[0]:
+            job = self._job(lines[0], request, own_drafts[0])
+        found: list[Found]
+        if isinstance(job, SentenceJob):
+            with cores.TURNS:
+                outcome = job.recipe.decoded(job.tokens, self.n_threads(), job.draft)
+            found = [_found(job, outcome, details)]
+        elif job is not None:
+            found = [job]
+        else:
+            found = [_empty(details)] * len(lines)
+            places = [place for place, line in enumerate(lines) if line]
+            kept = [lines[place] for place in places], [own_drafts[place] for place in places]
+            for place, own in zip(places, self._several(*kept, request, details) if places else ()):
+                found[place] = own
+        results = [_shaped(own, request.nbest, details) for own in found]
+        if not details:
+            _raise(found, results)
+        return results[0] if isinstance(texts, str) else results
 
     def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The object that ``make`` returns, which later calls with an equal key return again.
@@ -104,30 +192,6 @@ class JoiningTranslator(ABC):
             self._made.clear()
         self._made[key] = made
         return made
-
-    def n_threads(self) -> int:
-        """The number of threads that decode one sentence."""
-        return loading.measured(cores.n_usable(cores.usable_cores()))
-
-    def decoded_alone(
-        self, job: Union[SentenceJob, Problem], details: bool, options: dict[str, Any]
-    ) -> Any:
-        """Decode a sentence in the calling thread.
-
-        Args:
-            options: those of the call.
-
-        Returns:
-            the result of :meth:`translate` for a sentence.
-
-        Raises:
-            SentenceError: without ``details``, for a sentence that cannot be translated.
-        """
-        if isinstance(job, Problem):
-            return _failed(job, details, self.n_best(options))
-        with cores.TURNS:
-            outcome = job.recipe.decoded(job.tokens, self.n_threads(), job.draft)
-        return _result(job, outcome, details)
 
     def schedule(self, **options: Any) -> None:
         """Set the scheduling of :meth:`translate_async` and :meth:`translate_stream`.
@@ -169,9 +233,21 @@ class JoiningTranslator(ABC):
         """
         own_draft, line = draft_of(draft), stripped(text, 0)
         await turn()
-        job = self._job_or_result(line, options, details, own_draft)
-        if not isinstance(job, SentenceJob):
-            return await asyncio.to_thread(job)
+        request = self.request(options)
+        job = self._job(line, request, own_draft) if line else _empty(details)
+        found: Any = job
+        if isinstance(job, SentenceJob):
+            found = await self._decoded(job, details)
+        elif job is None:
+            given = ([line], [own_draft], request, details)
+            (found,) = await asyncio.to_thread(self._several, *given)
+        result = _shaped(found, request.nbest, details)
+        if not details:
+            _raise([found], [result])
+        return result
+
+    async def _decoded(self, job: SentenceJob, details: bool) -> Found:
+        """Decode a sentence in a running batch."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[SearchOutcome] = loop.create_future()
 
@@ -187,7 +263,7 @@ class JoiningTranslator(ABC):
             mailbox.cancel(number)
             raise
         await turn()
-        return _result(job, outcome, details)
+        return _found(job, outcome, details)
 
     def translate_stream(
         self,
@@ -219,14 +295,14 @@ class JoiningTranslator(ABC):
         for name, given in (("texts", texts), ("drafts", drafts)):
             if isinstance(given, (str, bytes)):
                 raise TypeError(f"{name}: is a single text; give an iterable of texts")
-        self.n_best(options)  # checks them, even if there are no texts
+        request = self.request(options)
         drafted = ((text, None) for text in texts) if drafts is None else _pairs(texts, drafts)
         sources = (
             (stripped(text, number), draft_of(draft))
             for number, (text, draft) in enumerate(drafted)
         )
-        for number, result in self._results(sources, options, True, in_order):
-            yield number, result()
+        for number, found in self._results(sources, request, True, in_order):
+            yield number, _shaped(found, request.nbest, True)
 
     def queued(self) -> tuple[int, int]:
         """The numbers of sentences that wait and that are being decoded."""
@@ -257,10 +333,10 @@ class JoiningTranslator(ABC):
     def _results(
         self,
         sentences: Iterable[tuple[str, Optional[list[str]]]],
-        options: dict[str, Any],
+        request: Any,
         details: bool,
         in_order: bool,
-    ) -> Iterator[tuple[int, Result]]:
+    ) -> Iterator[tuple[int, Found]]:
         """Submit sentences as others finish, and yield their numbers and results.
 
         Args:
@@ -268,27 +344,37 @@ class JoiningTranslator(ABC):
         """
         source = enumerate(sentences)
         mailbox = Mailbox()
-        held: dict[int, Result] = {}
+        # Results are written at their turn, where the error of a search is raised.
+        held: dict[int, tuple[Optional[SentenceJob], Any]] = {}
 
         def hold(number: int, job: SentenceJob, outcome: SearchOutcome) -> None:
-            held[number] = partial(_result, job, outcome, details)
+            held[number] = job, outcome
 
         n_yielded = 0
         try:
             while True:
                 n_free = STREAM_BUFFER - len(mailbox) - len(held)
                 is_at_end = n_free > 0  # unless the source has another sentence
+                whole: list[tuple[int, str, Optional[list[str]]]] = []
                 for number, (text, draft) in islice(source, n_free):
                     is_at_end = False
-                    job = self._job_or_result(text, options, details, draft)
+                    job = self._job(text, request, draft) if text else _empty(details)
                     if isinstance(job, SentenceJob):
                         self._submit(job, mailbox, partial(hold, number, job))
+                    elif job is None:
+                        whole.append((number, text, draft))
                     else:
-                        held[number] = job
+                        held[number] = None, job
+                if whole:
+                    numbers, texts, drafts = zip(*whole)
+                    for number, found in zip(
+                        numbers, self._several(texts, drafts, request, details)
+                    ):
+                        held[number] = None, found
                 while held and (not in_order or n_yielded in held):
                     number = n_yielded if in_order else next(iter(held))
                     n_yielded += 1
-                    yield number, held.pop(number)
+                    yield number, _found(*held.pop(number), details)
                 if mailbox:
                     mailbox.receive()
                 elif is_at_end:
@@ -296,16 +382,38 @@ class JoiningTranslator(ABC):
         finally:
             mailbox.cancel_all()
 
-    def _job_or_result(
-        self, text: str, options: dict[str, Any], details: bool, draft: Optional[list[str]]
-    ) -> Union[SentenceJob, Result]:
-        """The job for a stripped sentence, or its result if it does not join a batch."""
-        job = self.job(text, options, draft) if text else None
-        if isinstance(job, SentenceJob):
-            return job
-        if isinstance(job, Problem):
-            return partial(_failed, job, details, self.n_best(options))
-        return partial(self.translate, text, drafts=draft, details=details, **options)
+    def _written(
+        self,
+        source: Sequence[int],
+        removed: Collection[int],
+        outputs: Sequence[Output],
+        details: bool,
+        alignments: Iterable[Optional[Alignment]] = (),
+    ) -> list[Any]:
+        """Strings or :class:`Translation` objects for the outputs of a sentence.
+
+        Args:
+            source: the source tokens.
+            removed: the tokens that are not part of the text.
+        """
+        codec, results = self.codec, list[Any]()
+        for output, alignment in zip_longest(outputs, alignments):
+            tokens = output.tokens.tolist()
+            kept = [place for place, token in enumerate(tokens) if token not in removed]
+            numbers = [tokens[place] for place in kept]
+            text: Any = codec.decode(numbers)
+            if details:
+                scores = output.positional_scores.tolist()
+                text = Translation(
+                    text,
+                    output.score,
+                    tuple(codec.words(codec.target, numbers).split()),
+                    (*(scores[place] for place in kept), scores[-1]),
+                    tuple(codec.words(codec.source, source).split()),
+                    alignment,
+                )
+            results.append(text)
+        return results
 
     def _submit(
         self,
@@ -346,7 +454,7 @@ def lines_and_drafts(texts: Any, drafts: Any) -> tuple[list[str], list[Optional[
     """The sentences of a call, stripped, and the drafts of each.
 
     Args:
-        texts, drafts: see :meth:`JoiningTranslator.translate`; each is read once.
+        texts, drafts: see :meth:`Translator.translate`; each is read once.
 
     Raises:
         TypeError: for anything but text.
@@ -395,28 +503,44 @@ def _mailbox_of(loop: asyncio.AbstractEventLoop) -> Mailbox:
     return mailbox
 
 
-def _result(job: SentenceJob, outcome: SearchOutcome, details: bool) -> Any:
-    """The return value for a decoded sentence.
+def _empty(details: bool) -> list[Any]:
+    """The result of an empty sentence."""
+    return [Translation("") if details else ""]
+
+
+def _found(job: Optional[SentenceJob], outcome: Any, details: bool) -> Found:
+    """The result of a sentence.
+
+    Args:
+        job: that of ``outcome``, which is the result if there is none.
 
     Raises:
         Exception: the error of the search, if it failed.
     """
+    if job is None:
+        return outcome
     if isinstance(outcome, Exception):
         raise outcome
     best = outcome[: job.n_best]
     if not best or not math.isfinite(best[0].score):
-        return _failed(NOT_FINITE, details, job.n_best)
-    results = job.written(best, details)
-    return results[0] if job.n_best == 1 else results
+        return NOT_FINITE
+    return job.written(best, details)
 
 
-def _failed(problem: Problem, details: bool, n_best: int) -> Any:
-    """The return value for a sentence that cannot be translated.
+def _shaped(found: Found, n_best: int, details: bool) -> Any:
+    """The return value for a sentence; ``None`` for a problem without ``details``."""
+    if isinstance(found, Problem):
+        if not details:
+            return None
+        found = [Translation(None, error=found)]
+    return found[0] if n_best == 1 else found
 
-    Raises:
-        SentenceError: without ``details``.
+
+def _raise(found: list[Found], results: list[Any]) -> None:
     """
-    if not details:
-        raise SentenceError({0: str(problem)}, [None])
-    failed = Translation(None, error=str(problem))
-    return failed if n_best == 1 else [failed]
+    Raises:
+        SentenceError: if there is a problem.
+    """
+    problems = {number: own for number, own in enumerate(found) if isinstance(own, Problem)}
+    if problems:
+        raise SentenceError(problems, results)

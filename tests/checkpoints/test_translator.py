@@ -1,7 +1,6 @@
 """From Python, text becomes what fairseq's commands and its hub interface make of it."""
 
 import random
-import shutil
 import threading
 from operator import eq
 
@@ -10,12 +9,10 @@ import torch
 from fairseq.models.transformer import TransformerModel
 from fairseq.models.transformer_align import TransformerAlignModel
 from fairseq.sequence_generator import SequenceGeneratorWithAlignment
-from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 
 import fairseq_fastdec
 from fairseq_fastdec import SentenceError, Translation
 from fairseq_fastdec.decoding.hypothesis import NotFinite
-from fairseq_fastdec.tasks.registration import STOCK
 from tests.support import command_line
 from tests.support.words import write_words
 
@@ -106,12 +103,12 @@ def test_alignments_of_an_ensemble(translator, corpus, baseline, blockwise):
     ensemble = fairseq_fastdec.load(paths, corpus)
     found = ensemble.translate(LINES, beam=2, details=True, alignment=True)
     generator = SequenceGeneratorWithAlignment(
-        ensemble._models, ensemble.task.target_dictionary, beam_size=2
+        ensemble.models, ensemble.task.target_dictionary, beam_size=2
     )
     for line, own in zip(LINES, found):
-        (tokens,) = ensemble._codec.encode([line])
-        batch = ensemble._direct.single(tokens)
-        ((stock, *_),) = generator.generate(ensemble._models, batch)
+        tokens = torch.tensor(ensemble.codec.encode(line))
+        batch = ensemble.batches.direct(tokens).single(tokens)
+        ((stock, *_),) = generator.generate(ensemble.models, batch)
         assert own.alignment == stock["alignment"]
 
 
@@ -292,55 +289,6 @@ def test_threads_have_right_answers(translator):
     for thread in threads:
         thread.join()
     assert wrong == []
-
-
-def test_files_beside_the_checkpoint(corpus, baseline, translator, tmp_path):
-    shutil.copy(baseline, tmp_path / "checkpoint.pt")
-    with pytest.raises(FileNotFoundError, match="^data .*: has no dictionaries"):
-        fairseq_fastdec.load(tmp_path)
-    for language in ("en", "de"):
-        shutil.copy(corpus / f"dict.{language}.txt", tmp_path)
-    with pytest.raises(ValueError, match="^source_lang, target_lang: neither the checkpoint nor"):
-        fairseq_fastdec.load(tmp_path)
-    own = fairseq_fastdec.load(tmp_path, **LANGUAGES)
-    assert own.translate(LINES) == translator.translate(LINES)
-    with pytest.raises(FileNotFoundError, match="dict.fr.txt: no such file; give source_lang"):
-        fairseq_fastdec.load(tmp_path, source_lang="fr", target_lang="de")
-    (tmp_path / "bpe.codes").write_text("#version: 0.2\na b</w>\n")
-    with_codes = fairseq_fastdec.load(tmp_path, **LANGUAGES)
-    assert with_codes.translate("a &") == with_codes.translate("a &amp;")
-    own = fairseq_fastdec.load(tmp_path, tokenizer=None, bpe=None, **LANGUAGES)
-    assert own.translate(LINES) == translator.translate(LINES)
-
-
-def test_subwords_without_codes(baseline, tmp_path, corpus):
-    shutil.copy(baseline, tmp_path / "checkpoint.pt")
-    for language in ("en", "de"):
-        text = (corpus / f"dict.{language}.txt").read_text().replace("a ", "a@@ ", 1)
-        (tmp_path / f"dict.{language}.txt").write_text(text)
-    with pytest.raises(ValueError, match=r"^bpe auto: .* subwords such as a@@, .*looked for bpe"):
-        fairseq_fastdec.load(tmp_path, **LANGUAGES)
-    assert fairseq_fastdec.load(tmp_path, bpe=None, **LANGUAGES).translate("a@@ b c")
-
-
-@pytest.mark.parametrize("name", ["tokenizer", "bpe"])
-def test_unknown_tokenisers(corpus, baseline, name):
-    with pytest.raises(ValueError, match=f"^{name} foo: unknown; choose from auto, "):
-        fairseq_fastdec.load(baseline, corpus, **{name: "foo"})
-
-
-def test_files_that_do_not_fit(baseline, tmp_path):
-    for language in ("en", "de"):
-        write_words(tmp_path / f"dict.{language}.txt", [["x", "1"]])
-    with pytest.raises(ValueError, match=r"^path .*: cannot be loaded \(.*; give a complete che"):
-        fairseq_fastdec.load(baseline, tmp_path, **LANGUAGES)
-
-
-def test_a_task_without_decoding_methods(corpus, baseline, monkeypatch):
-    monkeypatch.setitem(TASK_REGISTRY, "translation", STOCK["translation"].task)
-    monkeypatch.setitem(TASK_DATACLASS_REGISTRY, "translation", STOCK["translation"].options)
-    with pytest.raises(ValueError, match="TranslationTask, has no decoding methods; call fair"):
-        fairseq_fastdec.load(baseline, corpus)
 
 
 def test_every_call_draws_anew(translator):

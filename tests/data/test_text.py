@@ -33,7 +33,7 @@ from fairseq_fastdec.tools.benchmark.scoring import read_references
 from fairseq_fastdec.tools.prepare_data import read_lines
 from fairseq_fastdec.tools.translation.text_files import TextInput
 from fairseq_fastdec.tools.visualize.command import read_sentences
-from fairseq_fastdec.translating.bundle_codec import SubwordNMT
+from fairseq_fastdec.translating.text import SubwordNMT
 from fairseq_fastdec.translating.translation_memory import TranslationMemory
 from tests.support import after_import
 
@@ -262,21 +262,21 @@ class _Path(type(Path())):
 
 # Files that open what users do not write as text: the file, the call, and what it reads.
 OTHERS = {
-    ("bundles/file.py", "open"): "bundles",
-    ("compat.py", "open"): "the first bytes of codes",
-    ("cores.py", "read_text"): "the kernel's files",
+    ("translating/bundle_file.py", "open"): "bundles",
+    ("fairseq_patches/compat.py", "open"): "the first bytes of codes",
+    ("processes/cores.py", "read_text"): "the kernel's files",
     ("data/atomic_files.py", "open"): "files that were written",
-    ("decoding/translation_memory.py", "open"): "bytes, without_mark",
+    ("translating/translation_memory.py", "open"): "bytes, without_mark",
     ("decoding/statistics.py", "open"): "only writes",
     ("engine/kernels/loading.py", "open"): "a library",
-    ("engine/shortlist.py", "open"): "bytes, without_mark",
-    ("mapped_checkpoints.py", "open"): "checkpoints and the kernel's files",
-    ("process.py", "open"): "standard streams",
+    ("decoding/shortlist.py", "open"): "bytes, without_mark",
+    ("fairseq_patches/mapped_checkpoints.py", "open"): "checkpoints and the kernel's files",
+    ("processes/streams.py", "open"): "standard streams",
     ("serving/app.py", "read_text"): "a page of the package",
     ("serving/config.py", "open"): "TOML",
     ("tools/benchmark/measurement.py", "read_text"): "the kernel's files",
     ("tools/benchmark/report.py", "read_text"): "the kernel's files",
-    ("tools/export.py", "read_bytes"): "codes, which bundles/codec.py decodes",
+    ("tools/export.py", "read_bytes"): "codes, which translating/text.py decodes",
     ("tools/kept_settings.py", "read_text"): "settings that the package has written",
     ("tools/translation/chunks.py", "read_bytes"): "chunks",
     ("tools/translation/ray_pool.py", "open"): "files for another machine",

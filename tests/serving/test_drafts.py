@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+import torch
 
 import fairseq_fastdec
 
@@ -50,7 +51,7 @@ def test_a_translation_memory(translator, bundle, bundle_path, tmp_path):
                 (translator, {name: str(path) for name, path in files.items()}),
             )
         }
-        assert list(found) == translator._codec.draft([translation]).tolist()
+        assert list(found) == translator.codec.draft([translation])
         # A draft of the caller comes first, and beams verify none.
         assert list(remembering.job(line, {}, ["x"]).draft) != list(found)
         assert remembering.job(line, {"beam": 3}).draft is None
@@ -94,11 +95,11 @@ def test_with_other_methods(translator, decoding):
 
 def test_right_drafts_take_one_step(translator):
     """A step of the decoder for a sentence, where there was one for each token."""
-    generator = translator._built({"decoding": "greedy"})
-    (source,) = translator._codec.encode(LINES[:1])
-    draft = translator._codec.draft([translator.translate(LINES[0])])
-    (batch,) = translator._batches(generator, [source], translator._usual)
-    generator.generate(translator._models, dict(batch, drafts=[draft]))
+    generator = translator.built({"decoding": "greedy"})
+    source = torch.tensor(translator.codec.encode(LINES[0]))
+    draft = torch.tensor(translator.codec.draft([translator.translate(LINES[0])]))
+    (batch,) = translator.batches.of(generator, [source], 1, None)
+    generator.generate(translator.models, dict(batch, drafts=[draft]))
     assert generator.statistics.row_invocations == 1
 
 

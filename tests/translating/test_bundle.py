@@ -150,7 +150,7 @@ def test_ensembles(tmp_path, corpus, baseline):
     translator = fairseq_fastdec.load([baseline, baseline], corpus, beam=3)
     export(translator, tmp_path / "two.fastdec")
     bundle = fairseq_fastdec.load(tmp_path / "two.fastdec")
-    assert len(bundle._models) == 2
+    assert len(bundle.models) == 2
     assert bundle.translate("a b c") == translator.translate("a b c")
     # The arrays of both are the same, and are written once.
     export(fairseq_fastdec.load(baseline, corpus, beam=3), tmp_path / "one.fastdec")

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import fairseq_fastdec
-from fairseq_fastdec.checkpoints.translator import Translator
-from fairseq_fastdec.decoding.codec import TextCodec
+from fairseq_fastdec.checkpoints.codec import TaskCodec
+from fairseq_fastdec.checkpoints.translator import CheckpointTranslator
 from fairseq_fastdec.tools.export import export
 from tests.support.compiled import compiled
 from tests.support.to_read import method_to_read
@@ -21,7 +21,9 @@ LINES = ["a b c d", "c", "e f g h i j k a", "b a"]
 @pytest.fixture(scope="module", params=ORDERS)
 def translator(request):
     task, model = DOUBLE_TASKS[request.param], double_model(request.param, torch.float32)
-    made = Translator(task, [model], TextCodec(task, None, None), "cpu", {"max_len_b": 12})
+    made = CheckpointTranslator(
+        task, [model], TaskCodec(task, None, None), "cpu", {"max_len_b": 12}
+    )
     yield made
     made.close()
 

@@ -2,18 +2,18 @@
 
 import gc
 import re
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fairseq_fastdec
 from examples.common.en_de import MODEL
-from fairseq_fastdec.decoding.codec import numbers_of
 from fairseq_fastdec.decoding.options import DecodingOptions
+from fairseq_fastdec.translating.text import numbers_of
 from fairseq_fastdec.translating.translation_memory import TranslationMemory, trigrams_of
 from tests.support.command_line import generate, hypotheses
 from tests.support.text_files import write
@@ -38,13 +38,14 @@ def memory(tmp_path, sources=SOURCES, targets=TARGETS):
         write(tmp_path / "old.en", map(in_words, sources)),
         write(tmp_path / "old.de", map(in_words, targets)),
     )
-    tokens = (partial(numbers_of, words) for words in (TASK.source_dictionary, WORDS))
+    words = (TASK.source_dictionary, WORDS)
+    tokens = (lambda text, own=own: numbers_of(own, text.split()) for own in words)
     return TranslationMemory(*map(str, files), *tokens)
 
 
 def draft(own, text):
     """What is found for a text."""
-    source = own.draft(numbers_of(TASK.source_dictionary, in_words(text)))
+    source = own.draft(numbers_of(TASK.source_dictionary, in_words(text).split()))
     words = WORDS.string(source, include_eos=True).split()
     return " ".join(LETTER_OF.get(word, word) for word in words)
 
@@ -152,9 +153,9 @@ def test_in_calls_from_python(tmp_path):
     options = dict(zip(("memory_source", "memory_target"), map(str, files)))
     assert translator.translate(lines, **options) == expected
     assert [translator.translate(line, **options) for line in lines[:5]] == expected[:5]
-    generator = translator._built({"decoding": "greedy", **options})
-    (batch,) = translator._batches(
-        generator, translator._codec.encode(lines[:1]), translator._usual
+    generator = translator.built({"decoding": "greedy", **options})
+    (batch,) = translator.batches.of(
+        generator, [torch.tensor(translator.codec.encode(lines[0]))], 1, None
     )
-    generator.generate(translator._models, batch)
+    generator.generate(translator.models, batch)
     assert generator.statistics.row_invocations <= 2

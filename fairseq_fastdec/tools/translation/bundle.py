@@ -8,7 +8,7 @@ from typing import Any, Optional
 from ...data.draft_lines import DraftLines
 from ...translating.bundle import BundleTranslator
 from ...translating.registry import ANY_DRAFTED
-from ...translating.results import Problem, Translation
+from ...translating.results import Translation
 from ..command_line import version
 from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypothesis
 from .text_files import content_of
@@ -118,8 +118,7 @@ class BundleLineTranslator(LineTranslator):
 def _result(found: list[Translation]) -> LineResult:
     best = found[0]
     if best.error is not None:
-        kind, _, details = best.error.partition(": ")
-        return Problem(kind, details)
+        return best.error
     hypotheses = [
         TextHypothesis(own.text or "", own.score / math.log(2), len(own.tokens)) for own in found
     ]

@@ -16,13 +16,12 @@ from fairseq import checkpoint_utils, tasks, utils
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from ...checkpoints.batches import batches_of, max_positions_of
-from ...checkpoints.translator import LEFT_OUT, SourceLimit, decoded, stripped_by
-from ...decoding.codec import TextCodec, warn_of_subwords
+from ...checkpoints.codec import TaskCodec, as_tensors, warn_of_subwords
+from ...checkpoints.whole_batches import LEFT_OUT, SourceLimit, WholeBatches, stripped_by
 from ...decoding.draft_file import DraftFile
 from ...translating.results import Problem
 from ..command_line import to_config, version
-from ..corpus import check_options, load_models, on_device, uses_cuda
+from ..corpus import check_options, load_models, uses_cuda
 from .output_lines import EMPTY_LINE, LineResult, Outcome, OutputRules, TextHypothesis
 from .text_files import content_of
 from .worker import CorpusModel, LineTranslator, Progress
@@ -123,15 +122,16 @@ class CheckpointTranslator(LineTranslator):
         # Building a sampling generator draws a random number.
         utils.set_torch_seed(cfg.common.seed)
         self._generator = self.task.build_generator(self._models, cfg.generation)
-        self._max_positions = max_positions_of(self.task, self._models)
+        device = "cuda" if uses_cuda(cfg) else "cpu"
+        self._batches = WholeBatches(self.task, self._models, device)
         # Cached, since reading the configuration for each line is slow.
-        self._limit = SourceLimit.of(self._max_positions, cfg.dataset.max_tokens)
+        self._limit = SourceLimit.of(self._batches.positions, cfg.dataset.max_tokens)
         self._nbest = cfg.generation.nbest
         # fairseq's generator has no drafts.
         drafts = getattr(self._generator, "drafts", None)
         self._draft_file = drafts if isinstance(drafts, DraftFile) else None
         self._stripped = stripped_by(self._generator)
-        self._codec = TextCodec.of_command_line(cfg, self.task)
+        self._codec = TaskCodec.of_command_line(cfg, self.task)
 
     def prepare(self) -> None:
         """See :class:`~.worker.ChunkTranslator`.
@@ -141,9 +141,7 @@ class CheckpointTranslator(LineTranslator):
         """
         (result,) = self.translate_lines(["a"], seed=0)
         if isinstance(result, Problem):
-            raise ValueError(
-                f"--tokenizer, --bpe: the line 'a' cannot be translated: {result.details}"
-            )
+            raise ValueError(f"--tokenizer, --bpe: the line 'a' cannot be translated: {result}")
 
     def use_threads(self, n_threads: int) -> None:
         torch.set_num_threads(n_threads)
@@ -157,7 +155,7 @@ class CheckpointTranslator(LineTranslator):
     ) -> list[LineResult]:
         utils.set_torch_seed(seed)
         stripped = [text.strip() for text in texts]
-        encoded = self._codec.encode(stripped)
+        encoded = [self._codec.encode(text) for text in stripped]
         results: list[Optional[LineResult]] = [
             (of_line if isinstance(of_line, Problem) else self._limit.problem(of_line))
             if text
@@ -165,46 +163,42 @@ class CheckpointTranslator(LineTranslator):
             for text, of_line in zip(stripped, encoded)
         ]
         places = [place for place, problem in enumerate(results) if problem is None]
-        tokens = [own for own in map(encoded.__getitem__, places) if isinstance(own, Tensor)]
+        tokens = as_tensors([own for i in places if isinstance(own := encoded[i], list)])
         progress(len(texts) - len(places))
         drafts = None
         if self._draft_file is not None:
             drafts = self._draft_file.of([numbers[i] if numbers else i for i in places])
-        found = self._decoded(tokens, drafts, progress)
-        hypotheses = [hypo for best in found.values() if isinstance(best, list) for hypo in best]
-        of_text = iter(self._codec.decode([own for own, _ in hypotheses], self._stripped))
+        found = self._decoded(tokens, drafts, progress) if places else {}
         for place, best in found.items():
             if isinstance(best, list):
-                written = [
-                    TextHypothesis(text, float(score) / math.log(2), n_tokens)
-                    for (_, score), (text, n_tokens) in zip(best, of_text)
-                ]
+                written = [self._written(own.tolist(), float(score)) for own, score in best]
                 results[places[place]] = Outcome(len(tokens[place]) - 1, written)
             else:
                 results[places[place]] = best
-        self._codec.forget_words()
         return [result or LEFT_OUT for result in results]
 
+    def _written(self, tokens: list[int], score: float) -> TextHypothesis:
+        kept = [token for token in tokens if token not in self._stripped]
+        return TextHypothesis(self._codec.decode(kept), score / math.log(2), len(kept))
+
     def _decoded(
-        self, tokens: list[Tensor], drafts: Optional[list[Tensor]], progress: Progress
+        self, tokens: Sequence[Tensor], drafts: Optional[list[Tensor]], progress: Progress
     ) -> dict[int, Union[list[tuple[Tensor, Any]], Problem]]:
         """The tokens and scores of the ``--nbest`` hypotheses of each place in the list.
 
-        All batches are created before the first one is decoded, and text is created after the last:
-        other work in between would evict the model from the processor's caches.
+        Text is created after the last batch: other work in between would evict the model from the
+        processor's caches.
         """
         found: dict[int, Union[list[tuple[Tensor, Any]], Problem]] = {}
-        data, seed = self._cfg.dataset, self._cfg.common.seed
-        batches = batches_of(self.task, tokens, data, self._max_positions, seed) if tokens else []
-        for batch in list(batches):
-            given_to_task = (self.task, self._generator, self._models, on_device(batch, self._cfg))
-            for place, best in decoded(*given_to_task, self._nbest, drafts):
-                found[place] = (
-                    best
-                    if isinstance(best, Problem)
-                    else [(hypo["tokens"], hypo["score"]) for hypo in best]
-                )
-            progress(batch["nsentences"])
+        data = self._cfg.dataset
+        limits = (data.batch_size, data.max_tokens, self._nbest)
+        for place, best in self._batches.decoded(self._generator, tokens, *limits, drafts):
+            found[place] = (
+                best
+                if isinstance(best, Problem)
+                else [(hypo["tokens"], hypo["score"]) for hypo in best]
+            )
+            progress(1)
         return found
 
 

@@ -107,7 +107,7 @@ def test_lines_that_are_too_long(translator_of):
     )
     translator = translator_of("--max-tokens", 3, "--decoding", "greedy")
     _, problem = translator.translate_lines(["a b", "a b c"], seed=1)
-    assert "4 tokens with the end mark, but --max-tokens allows 3" in problem.details
+    assert "4 tokens with the end mark, but --max-tokens allows 3" in problem
 
 
 def test_what_a_tokeniser_cannot_take(translator_of, monkeypatch):
@@ -124,12 +124,10 @@ class Broken:
     """A codec that takes no line with an ``a``."""
 
     def __init__(self, codec):
-        self.decode, self.forget_words = codec.decode, codec.forget_words
-        self._encode = codec.encode
+        self.decode, self._encode = codec.decode, codec.encode
 
-    def encode(self, texts):
-        problem = Problem("not tokenised", "no a")
-        return [problem if "a" in text else self._encode([text])[0] for text in texts]
+    def encode(self, text):
+        return Problem("not tokenised", "no a") if "a" in text else self._encode(text)
 
 
 def test_a_score_that_is_not_finite_loses_its_line_only(translator_of):
@@ -142,7 +140,7 @@ def test_a_score_that_is_not_finite_loses_its_line_only(translator_of):
         embedding.weight = torch.nn.Parameter(embedding.weight.detach().clone())
         embedding.weight[word] = float("nan")
     first, lost, last = translator.translate_lines(lines, seed=1)
-    assert lost.kind == "not finite" and "--engine-precision fp32" in lost.details
+    assert lost.kind == "not finite" and "--engine-precision fp32" in lost
     assert [first, last] == [expected[0], expected[2]]
 
 

@@ -1,16 +1,18 @@
-"""A bundle's text becomes the tokens, and its tokens the text, that fairseq's tools give."""
+"""Text becomes the tokens, and tokens the text, that fairseq's tools give."""
 
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
+import torch
 from fairseq.data import Dictionary, encoders
 from hypothesis import given
 from hypothesis import strategies as st
 
 from examples.common.en_de import MODEL
-from fairseq_fastdec.translating.bundle_codec import BundleCodec, Moses, SubwordNMT
+from fairseq_fastdec.translating import text as text_module
 from fairseq_fastdec.translating.results import Problem
+from fairseq_fastdec.translating.text import Moses, SubwordNMT, TextCodec, codec_of
 from tests.support.odd_text import texts
 
 CODES = MODEL / "bpe.codes"
@@ -18,7 +20,13 @@ DICTIONARY = Dictionary.load(str(MODEL / "dict.de.txt"))
 NAMES = Namespace(
     tokenizer="moses", bpe="subword_nmt", bpe_codes=str(CODES), source_lang="en", target_lang="de"
 )
-STOCK_MOSES, STOCK_BPE = encoders.build_tokenizer(NAMES), encoders.build_bpe(NAMES)
+
+
+def stock_coders():
+    return encoders.build_tokenizer(NAMES), encoders.build_bpe(NAMES)
+
+
+STOCK_MOSES, STOCK_BPE = stock_coders()
 WORDS = {
     "symbols": "\n".join(DICTIONARY.symbols).encode(),
     "bos": DICTIONARY.bos(),
@@ -27,22 +35,28 @@ WORDS = {
 }
 MOSES = {"source_lang": "en", "target_lang": "de", "dash_splits": True, "escape": True}
 CODERS = [("Moses", MOSES), ("SubwordNMT", {"codes": CODES.read_bytes(), "separator": "@@"})]
-CODEC = BundleCodec(WORDS, WORDS, CODERS)
+
+
+def codecs():
+    """That of a bundle, and one with fairseq's dictionaries and coders."""
+    return [codec_of(WORDS, WORDS, CODERS), TextCodec(DICTIONARY, DICTIONARY, stock_coders())]
+
+
+CODECS = codecs()
 
 
 @given(text=texts)
 def test_tokens_are_those_of_fairseq(text):
     segmented = STOCK_BPE.encode(STOCK_MOSES.encode(text))
     line = DICTIONARY.encode_line(segmented, add_if_not_exist=False).tolist()
-    assert CODEC.encode(text) == line
+    assert [codec.encode(text) for codec in CODECS] == [line, line]
 
 
 @given(numbers=st.lists(st.integers(0, len(DICTIONARY) + 3), max_size=20))
 def test_text_is_that_of_fairseq(numbers):
-    import torch
-
     words = DICTIONARY.string(torch.tensor(numbers, dtype=torch.long))
-    assert CODEC.decode(numbers) == STOCK_MOSES.decode(STOCK_BPE.decode(words))
+    text = STOCK_MOSES.decode(STOCK_BPE.decode(words))
+    assert [codec.decode(numbers) for codec in CODECS] == [text, text]
 
 
 def test_the_coders_are_those_of_the_bundled_model():
@@ -51,18 +65,31 @@ def test_the_coders_are_those_of_the_bundled_model():
     assert SubwordNMT(CODES.read_bytes(), "@@").encode(text) == STOCK_BPE.encode(text)
 
 
-def test_what_a_tokeniser_refuses_is_a_problem(monkeypatch):
+@pytest.mark.parametrize("codec", codecs())
+def test_what_a_tokeniser_refuses_is_a_problem(monkeypatch, codec):
     def fail(text):
         raise RuntimeError("no")
 
-    monkeypatch.setattr(CODEC._coders[0], "encode", fail)
-    assert CODEC.encode("a") == Problem(
+    monkeypatch.setattr(codec.coders[0], "encode", fail)
+    assert codec.encode("a") == Problem(
         "not tokenised", "the tokeniser or BPE raises RuntimeError: no"
     )
+    assert codec.draft(["a"]) == []
+
+
+@pytest.mark.parametrize("codec", codecs())
+def test_words_that_a_bpe_has_seen_do_not_fill_the_memory(monkeypatch, codec):
+    monkeypatch.setattr(text_module, "MOST_WORDS", 10)
+    cache = codec.coders[1].bpe.cache
+    cache.clear()
+    for number in range(30):
+        before = len(cache)
+        codec.encode(f"a{number}")
+        assert len(cache) == (1 if before == 11 else before + 1)
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sentencepiece", None)
     with pytest.raises(ModuleNotFoundError, match="pip install sentencepiece"):
-        BundleCodec(WORDS, WORDS, [("SentencePiece", {"model": b""})])
+        codec_of(WORDS, WORDS, [("SentencePiece", {"model": b""})])
     assert Path(CODES).exists()

@@ -1,4 +1,4 @@
-"""Text becomes the tokens that fairseq makes of it, and tokens become its text."""
+"""The text of a task becomes the tokens that fairseq makes of it, and tokens become its text."""
 
 from argparse import Namespace
 
@@ -10,14 +10,9 @@ from fairseq.data.encoders.subword_nmt_bpe import SubwordNMTBPE, SubwordNMTBPECo
 from fairseq.tasks import FairseqTask
 from hypothesis import given
 
-from fairseq_fastdec.decoding import codec as codec_module
-from fairseq_fastdec.decoding.codec import (
-    Problem,
-    TextCodec,
-    as_tensors,
-    numbers_of,
-    words,
-)
+from fairseq_fastdec.checkpoints.codec import TaskCodec, as_tensors
+from fairseq_fastdec.translating.results import Problem
+from fairseq_fastdec.translating.text import numbers_of
 from tests.support.odd_text import texts
 
 LINES = ["a b c", "", "  c  c c ", "ü a", "a\u00a0b\u2028c"]
@@ -47,9 +42,10 @@ def dictionary_of(kind):
     return dictionary
 
 
-def codec_of(task):
-    cfg = Namespace(tokenizer="tokenizer", bpe="bpe", common_eval=Namespace(post_process=None))
-    return TextCodec.of_command_line(cfg, task)
+def codec_of(task, post_process=None):
+    common = Namespace(post_process=post_process)
+    cfg = Namespace(tokenizer="tokenizer", bpe="bpe", common_eval=common)
+    return TaskCodec.of_command_line(cfg, task)
 
 
 class Letters:
@@ -74,16 +70,17 @@ class Lower:
 
 def test_the_tokeniser_comes_first_and_last():
     codec = codec_of(Task(Lower(), Letters()))
-    tokens = codec.encode(["AB", "", "B"])
-    assert [line.tolist() for line in tokens] == [[4, 5, 2], [2], [5, 2]]
-    assert codec.decode(tokens, {2}) == [("AB", 2), ("", 0), ("B", 1)]
-    assert codec.encode([]) == codec.decode([], {2}) == []
+    tokens = [codec.encode(text) for text in ("AB", "", "B")]
+    assert tokens == [[4, 5, 2], [2], [5, 2]]
+    assert list(map(codec.decode, tokens)) == ["AB", "", "B"]
 
 
 def test_what_a_tokeniser_cannot_take():
-    first, problem, last = codec_of(Task(None, Letters())).encode(["b", "no", "ab"])
+    codec = codec_of(Task(None, Letters()))
+    first, problem, last = map(codec.encode, ("b", "no", "ab"))
     assert problem == Problem("not tokenised", "the tokeniser or BPE raises KeyError: 'no word'")
-    assert (first.tolist(), last.tolist()) == ([5, 2], [4, 5, 2])
+    assert (first, last) == ([5, 2], [4, 5, 2])
+    assert codec.draft(["b", "no", "ab"]) == [5, 2, 4, 5, 2]
 
 
 def test_tasks_with_ways_of_their_own_are_asked():
@@ -91,16 +88,18 @@ def test_tasks_with_ways_of_their_own_are_asked():
         def get_interactive_tokens_and_lengths(self, lines, encode_fn):
             return [torch.tensor([len(encode_fn(line)) for line in lines])], None
 
-    asked = codec_of(Own(None, Letters())).encode(["a b", "no", "a"])
-    assert asked[0].tolist() == [3] and asked[1].kind == "not tokenised"
-    assert asked[2].tolist() == [1]
+    codec = codec_of(Own(None, Letters()))
+    first, problem, last = map(codec.encode, ("a b", "no", "a"))
+    assert first == [3] and problem.kind == "not tokenised" and last == [1]
+    assert codec.draft(["b"]) == [5, 2]
 
 
 @pytest.mark.parametrize("line", [*LINES, "a\tb", "a \x1c b\x85c", "<unk> </s> <pad>"])
 def test_words_are_looked_up_as_by_fairseq(corpus, line):
     dictionary = Dictionary.load(str(corpus / "dict.en.txt"))
-    expected = dictionary.encode_line(line, add_if_not_exist=False).long()
-    (tokens,) = as_tensors([numbers_of(dictionary, line)])
+    encode_line = Dictionary.encode_line.__wrapped__
+    expected = encode_line(dictionary, line, add_if_not_exist=False).long()
+    (tokens,) = as_tensors([numbers_of(dictionary, line.split())])
     assert torch.equal(tokens, expected) and tokens.dtype == expected.dtype
 
 
@@ -117,14 +116,11 @@ class Quoted(Dictionary):
 @pytest.mark.parametrize("post_process", [None, "subword_nmt", "@@ ", "sentencepiece"])
 @pytest.mark.parametrize("kind", [Dictionary, Loud, Quoted])
 def test_words_are_those_of_the_dictionary(post_process, kind):
-    dictionary = dictionary_of(kind)
+    task = Task()
+    task.target_dictionary = dictionary = dictionary_of(kind)
     numbers = [0, 4, 5, 3, 1, 6, 99, 5, 2]
-    assert words(dictionary, numbers, post_process) == dictionary.string(numbers, post_process)
-
-
-def test_what_generators_leave_out_is_no_text_and_no_token():
-    codec = codec_of(Task())
-    assert codec.decode([torch.tensor([4, 5, 6, 5, 2])], {2, 5}) == [("a@@ ▁c", 2)]
+    codec = codec_of(task, post_process)
+    assert codec.decode(numbers) == dictionary.string(numbers, post_process)
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
@@ -146,23 +142,7 @@ def test_tokens_are_those_of_fairseqs_encoders(tmp_path, language):
     @given(text=texts)
     def test(text):
         segmented = bpe.encode(tokenizer.encode(text))
-        expected = dictionary.encode_line(segmented, add_if_not_exist=False).long()
-        (tokens,) = codec.encode([text])
-        assert torch.equal(tokens, expected) and tokens.dtype == expected.dtype
+        expected = dictionary.encode_line(segmented, add_if_not_exist=False).tolist()
+        assert codec.encode(text) == expected
 
     test()
-
-
-def test_words_that_a_bpe_has_seen_do_not_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(codec_module, "MOST_WORDS", 10)
-    codes = tmp_path / "codes"
-    codes.write_text("#version: 0.2\na b</w>\n")
-    bpe = SubwordNMTBPE(SubwordNMTBPEConfig(bpe_codes=str(codes)))
-    codec = codec_of(Task(None, bpe))
-    for number in range(1, 30):
-        before = len(bpe.bpe.cache)
-        codec.encode([f"a{number}"])
-        assert len(bpe.bpe.cache) == before + 1
-        codec.forget_words()
-        assert len(bpe.bpe.cache) == (0 if before == 10 else before + 1)
-    codec_of(Task()).forget_words()
