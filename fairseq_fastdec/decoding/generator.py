@@ -17,6 +17,7 @@ from ..decoding.shortlist import Shortlist
 from ..engine.rules import Limits
 from ..engine.searches import Recipe, Result, SearchOptions
 from ..network import Ensemble
+from ..network.support import check_dictionaries
 from ..orders.token_order import TRAINING_OF_TWO
 from ..packing.models import EngineModels, ProposalWays
 from ..processes.noise import at_end
@@ -28,9 +29,7 @@ from .compiled import CompiledSearch
 from .constraints import GenerationRules
 from .draft_file import DraftFile
 from .hypothesis import Hypotheses, check_finite
-from .ids import check_dictionaries, check_ids, check_request
-from .request import Request
-from .sources import Sources
+from .request import Request, Sources, check_ids, check_request
 from .statistics import Statistics, StatisticsFile, log_summary
 
 if TYPE_CHECKING:

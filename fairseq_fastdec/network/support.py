@@ -1,9 +1,12 @@
 """Checks which kind of network supports a model."""
 
 import inspect
+from collections.abc import Sequence
 from typing import Optional
 
+from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel, FairseqIncrementalDecoder
+from torch import nn
 
 from ..packing.stock_decoders import departures, is_nat
 
@@ -47,3 +50,37 @@ def decodes_incrementally(model: FairseqEncoderDecoderModel) -> bool:
         and not hasattr(decoder, "head_features")
         and getattr(decoder, "tokens_per_step", 1) == 1
     )
+
+
+def check_dictionaries(
+    models: Sequence[FairseqEncoderDecoderModel],
+    source: Optional[Dictionary],
+    target: Dictionary,
+) -> None:
+    """Raise an error for models with fewer types than the dictionaries, if that can be determined.
+
+    Args:
+        source: ``None`` if sources are not tokens.
+
+    Raises:
+        ValueError: for such a model; it names the side and both numbers.
+    """
+    for model in models:
+        for side, coder, dictionary in (
+            ("source", model.encoder, source),
+            ("target", model.decoder, target),
+        ):
+            for n_types in _numbers_of_types(coder):
+                if dictionary is not None and n_types < len(dictionary):
+                    raise ValueError(
+                        f"--path: the model has {n_types} {side} types, and the {side} dictionary "
+                        f"{len(dictionary)}; decode it with the dictionaries that it was trained "
+                        "with"
+                    )
+
+
+def _numbers_of_types(coder: nn.Module) -> Sequence[int]:
+    embedding = getattr(coder, "embed_tokens", None)
+    output = getattr(coder, "output_projection", None)
+    numbers = [embedding.num_embeddings] if isinstance(embedding, nn.Embedding) else []
+    return numbers + ([output.out_features] if isinstance(output, nn.Linear) else [])

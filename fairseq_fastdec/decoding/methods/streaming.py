@@ -12,8 +12,7 @@ from torch import Tensor
 from ...engine.searches import Result
 from ...fairseq_patches import progress
 from ..option_rules import given, option
-from ..request import Request
-from ..sources import Sources, without_padding
+from ..request import Request, Sources, without_padding
 from .beam_batch import BeamBatch
 from .beams import Beam
 from .variable_beam import VariableBeam

@@ -7,7 +7,7 @@ import torch
 from fairseq_fastdec.decoding.methods import drafts
 from fairseq_fastdec.decoding.methods.drafts import NgramPool, draft_of
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.decoding.sources import Sources
+from fairseq_fastdec.decoding.request import Sources
 from fairseq_fastdec.orders.special_tokens import EOD
 from tests.support import tiny
 from tests.support.trained_models import TASK

@@ -6,8 +6,7 @@ import torch
 
 from fairseq_fastdec.decoding.constraints import GenerationRules
 from fairseq_fastdec.decoding.methods.outputs import OutputBatch, agreeing
-from fairseq_fastdec.decoding.request import Request
-from fairseq_fastdec.decoding.sources import Sources
+from fairseq_fastdec.decoding.request import Request, Sources
 from fairseq_fastdec.network import Ensemble
 from tests.support import tiny
 from tests.support.trained_models import TASK, stock_model

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from fairseq_fastdec.decoding import METHODS, build_generator
-from fairseq_fastdec.decoding.ids import check_request
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.decoding.sources import Sources
+from fairseq_fastdec.decoding.request import Sources, check_request
 from tests.support import command_line, doubles, tiny
 from tests.support.against_fairseq import fairseq_hypotheses
 from tests.support.trained_models import stock_model

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_fastdec.decoding.sources import Sources, without_padding
+from fairseq_fastdec.decoding.request import Sources, without_padding
 
 PAD, EOS = 1, 2
 FRAMES = torch.randn(2, 5, 3)
