@@ -32,7 +32,6 @@ HELP = {"-h", "--help", "--help-all"}
 PRINTING = {"generate", "interactive", "validate", "--user-dir", "--version", *HELP}
 COMMANDS = {
     "prepare-data": ("binarise raw text", "tools.prepare_data"),
-    "benchmark": ("compare methods by speed, BLEU and memory", "tools.benchmark.command"),
     "export": ("convert a checkpoint to a bundle, one file that needs no torch", "tools.export"),
     "translate": ("translate lines of text with a bundle or checkpoints", "tools.translate"),
     "translate-corpus": ("translate text files on all cores", "tools.translation.command"),
@@ -41,7 +40,6 @@ COMMANDS = {
     "average-checkpoints": ("average the parameters of checkpoints", "tools.average_checkpoints"),
     "ddgviz": ("visualise parallel decoding", "tools.visualize.command"),
     "serve": ("translate over HTTP", "serving.command"),
-    "profile-engine": ("measure the parts of a decoding step", "tools.profiling.command"),
 }
 
 

@@ -18,10 +18,10 @@ from fairseq import options, tasks
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from benchmarks.profile_engine.command import arguments_of
 from examples.common import arguments
 from examples.common.random_models import random_sentences, save_checkpoint, write_side
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.tools.profiling.command import arguments_of
 
 # The sets of sentences, for --gen-subset, and their sizes.
 SETS = {"test": 16, "one": 1}

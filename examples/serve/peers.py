@@ -190,7 +190,7 @@ def commit() -> str:
 
 def main() -> None:
     """Prepare, measure, print, and write JSON and the plot."""
-    from fairseq_fastdec.tools.benchmark.report import processor
+    from benchmarks.compare.report import processor
 
     args = parse_args()
     if not commands.finished(args.workdir):
