@@ -43,16 +43,10 @@ COMMANDS = {
 }
 
 
-def script() -> None:
-    """Run the command of ``fastdec-COMMAND`` or ``scripts/COMMAND.py``, by the program's name."""
-    run([Path(sys.argv[0]).stem.removeprefix("fastdec-").replace("_", "-"), *sys.argv[1:]])
-
-
 def run(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command line of this process."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    called = Path(sys.argv[0]).name
-    label = called if arguments is not None else f"{PROGRAM} {name}"
+    label = f"{PROGRAM} {name}"
 
     def command() -> None:
         prints = name in PRINTING and not any(word.startswith("--results-path") for word in rest)

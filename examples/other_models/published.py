@@ -172,7 +172,7 @@ def write_text(model: Published, directory: Path) -> None:
 
 
 def write_table(path: Path, dictionary: Dictionary, sentences: Tensor) -> None:
-    """Write random targets for each word that occurs, like ``scripts/build_shortlist.py``."""
+    """Write random targets for each word that occurs, like ``build-shortlist``."""
     words = sentences.unique().tolist()
     targets = random_sentences(dictionary, len(words), N_TARGETS + 1)[:, :-1].tolist()
     atomic_files.write_lines(

@@ -86,7 +86,7 @@ def serve_one_by_one(port: int, *arguments: Any) -> None:
 
 
 def serve_joining(port: int, bundle: str, threads: int, beam: int, policy: str) -> None:
-    """Serve like `fastdec-serve`; the target of a process."""
+    """Serve like `python -m fairseq_fastdec serve`; the target of a process."""
     from fairseq_fastdec.serving import command
 
     words = [bundle, "--port", port, "--threads", threads, "--policy", policy]

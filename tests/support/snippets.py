@@ -52,7 +52,7 @@ def blocks(document: Path, language: str) -> list[str]:
 def commands(document: Path) -> Iterator[Command]:
     """All commands of a document, in shell blocks and in sentences."""
     in_sentences = re.findall(
-        r"(?<!`)`((?:python (?:scripts|examples)/|python -m benchmarks\.|fairseq-)[^`]* [^`]*)`",
+        r"(?<!`)`((?:python (?:scripts/|examples/|-m benchmarks\.)|fairseq-)[^`]* [^`]*)`",
         _without_blocks(document),
     )
     shell = blocks(document, "sh") + [" ".join(line.split()) for line in in_sentences]
