@@ -19,7 +19,8 @@ PAGES = {
     "SECURITY.md": "security.md",
     **{
         path.relative_to(ROOT).as_posix(): path.relative_to(ROOT).as_posix()
-        for path in ROOT.glob("examples/**/*.md")
+        for folder in ("benchmarks", "examples")
+        for path in ROOT.glob(f"{folder}/**/*.md")
     },
 }
 SOURCES = {page: source for source, page in PAGES.items()}

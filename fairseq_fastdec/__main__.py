@@ -32,7 +32,6 @@ HELP = {"-h", "--help", "--help-all"}
 PRINTING = {"generate", "interactive", "validate", "--user-dir", "--version", *HELP}
 COMMANDS = {
     "prepare-data": ("binarise raw text", "tools.prepare_data"),
-    "benchmark": ("compare methods by speed, BLEU and memory", "tools.benchmark.command"),
     "export": ("convert a checkpoint to a bundle, one file that needs no torch", "tools.export"),
     "translate": ("translate lines of text with a bundle or checkpoints", "tools.translate"),
     "translate-corpus": ("translate text files on all cores", "tools.translation.command"),
@@ -41,20 +40,13 @@ COMMANDS = {
     "average-checkpoints": ("average the parameters of checkpoints", "tools.average_checkpoints"),
     "ddgviz": ("visualise parallel decoding", "tools.visualize.command"),
     "serve": ("translate over HTTP", "serving.command"),
-    "profile-engine": ("measure the parts of a decoding step", "tools.profiling.command"),
 }
-
-
-def script() -> None:
-    """Run the command of ``fastdec-COMMAND`` or ``scripts/COMMAND.py``, by the program's name."""
-    run([Path(sys.argv[0]).stem.removeprefix("fastdec-").replace("_", "-"), *sys.argv[1:]])
 
 
 def run(arguments: Optional[Sequence[str]] = None) -> None:
     """Run the command line of this process."""
     name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    called = Path(sys.argv[0]).name
-    label = called if arguments is not None else f"{PROGRAM} {name}"
+    label = f"{PROGRAM} {name}"
 
     def command() -> None:
         prints = name in PRINTING and not any(word.startswith("--results-path") for word in rest)

@@ -1,7 +1,5 @@
 #!/usr/bin/env python3
-"""Translate whole corpora, text to text, on all cores: ``python scripts/translate_corpus.py
---help``.
-"""
+"""``python -m fairseq_fastdec translate-corpus``, for the pages that still name this file."""
 
 import sys
 from pathlib import Path
@@ -9,6 +7,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 if __name__ == "__main__":
-    from fairseq_fastdec.__main__ import script
+    from fairseq_fastdec.__main__ import run
 
-    script()
+    run(["translate-corpus", *sys.argv[1:]])

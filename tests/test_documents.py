@@ -3,7 +3,7 @@
 import argparse
 import ast
 import asyncio
-import importlib.util
+import functools
 import inspect
 import runpy
 import shutil
@@ -57,7 +57,7 @@ def test_there_are_commands():
     assert len(COMMANDS) > 30
     assert {command.place.split(":")[0] for command in COMMANDS} >= {
         "README.md", "CONTRIBUTING.md", "docs/training.md", "docs/methods/greedy.md",
-        "docs/tools/benchmark.md", "examples/en_de/README.md", "examples/jacobi/README.md",
+        "benchmarks/README.md", "examples/en_de/README.md", "examples/jacobi/README.md",
     }  # fmt: skip
 
 
@@ -72,16 +72,19 @@ def test_options_exist(command, monkeypatch):
     elif _is_front(command):
         name, *rest = arguments[2:]
         if name in front.COMMANDS:
-            return _check_script([f"scripts/{name.replace('-', '_')}.py", *rest], monkeypatch)
+            return _check_parsed(lambda: front.main([name, *rest]), ["front", *rest], monkeypatch)
         plugin = ["--user-dir", front.USER_DIR, "--task", "translation_fastdec"]
         _check_fairseq(f"fairseq-{name}", [*plugin, *rest])
     elif arguments[0] == "setup.py":
         assert arguments[1:] == ["build_ext", "--inplace"]
     elif program.startswith("python") and arguments[0].endswith(".py"):
         assert (ROOT / arguments[0]).is_file(), f"{command}: there is no such script"
-        _check_script(arguments, monkeypatch)
-    elif arguments[0] == "-m" and arguments[1].startswith("fairseq_fastdec."):
-        assert importlib.util.find_spec(arguments[1]), f"{command}: there is no such module"
+        script = str(ROOT / arguments[0])
+        run = functools.partial(runpy.run_path, script, run_name="__main__")
+        _check_parsed(run, arguments, monkeypatch)
+    elif arguments[0] == "-m" and arguments[1].startswith("benchmarks."):
+        run = functools.partial(runpy.run_module, arguments[1], run_name="__main__")
+        _check_parsed(run, arguments[1:], monkeypatch)
     elif program == "pytest" or arguments[:2] == ["-m", "pytest"]:
         _check_pytest([word for word in arguments if word not in ("-m", "pytest")])
     else:
@@ -110,7 +113,8 @@ def _check_fairseq(program, arguments):
         check_options(DecodingOptions(**given))
 
 
-def _check_script(arguments, monkeypatch):
+def _check_parsed(run, argv, monkeypatch):
+    """Run a program until it has parsed its command line."""
     parse_args = argparse.ArgumentParser.parse_args
     parse_known_args = argparse.ArgumentParser.parse_known_args
 
@@ -126,16 +130,15 @@ def _check_script(arguments, monkeypatch):
         parse_known_args(parser, *given, **keywords)
         raise Parsed
 
-    script = ROOT / arguments[0]
     with monkeypatch.context() as patch:
         patch.chdir(ROOT)
-        patch.setattr(sys, "argv", arguments)
+        patch.setattr(sys, "argv", argv)
         patch.setattr("fairseq_fastdec.processes.streams.run", lambda command, program: command())
         patch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
-        if "examples" in script.parts:  # in scripts fairseq asks for what is known, first
+        if argv[0].startswith("examples"):  # in others fairseq asks for what is known, first
             patch.setattr(argparse.ArgumentParser, "parse_known_args", parse_known_and_stop)
         with pytest.raises((Parsed, SystemExit)) as stopped:
-            runpy.run_path(str(script), run_name="__main__")
+            run()
     assert stopped.type is Parsed or not stopped.value.code  # --help ends with 0
 
 
@@ -183,7 +186,7 @@ def test_the_commands_of_the_guides_run_one_after_another(workplace, monkeypatch
             command_line.run(_cli_of(command), *arguments, *command_line.TINY, *few)
             folder = command.words[command.words.index("--save-dir") + 1]
             assert Path(folder, "checkpoint_best.pt").is_file()
-        elif command.program == "fairseq-generate" or _is_front(command):
+        elif command.program == "fairseq-generate" or "generate" in command.words[3:4]:
             _ensure_shortlist(arguments)
             printed = command_line.run(_cli_of(command), *arguments, "--max-len-b", 20)
             assert len(command_line.hypotheses(printed)) == 29, command
@@ -199,7 +202,7 @@ def _cli_of(command):
 
 
 def _ensure_shortlist(arguments):
-    """scripts/build_shortlist.py has its own tests."""
+    """``build-shortlist`` has its own tests."""
     if "--shortlist" in arguments:
         name = arguments[arguments.index("--shortlist") + 1]
         Path(name).write_text("a b 0.5\nb a 0.5\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The tests mirror the package: who reads ``a/b.py`` finds its tests in ``tests/a/test_b.py``.
+"""The tests mirror the package and the benchmarks: those of ``a/b.py`` are ``tests/a/test_b.py``.
 
 What tests share is in ``tests/support``: no test file stands on another one.
 """
@@ -15,6 +15,8 @@ PACKAGE = TESTS.parent / "fairseq_fastdec"
 # is tested as a whole there.
 ELSEWHERE = {
     "__main__.py": "test_commands.py",
+    "benchmarks/compare/__main__.py": "benchmarks/compare/test_command.py",
+    "benchmarks/profile_engine/__main__.py": "benchmarks/profile_engine/test_command.py",
     "data/draft_lines.py": "decoding/test_draft_file.py",
     "checkpoints/task_start.py": "translating/test_translator.py",
     "checkpoints/whole_batches.py": "checkpoints/test_translator.py",
@@ -56,8 +58,9 @@ ELSEWHERE = {
     "tools/shortlisting/sentences.py": "tools/shortlisting/test_model1.py",
 }
 FILES = sorted(
-    path.relative_to(PACKAGE).as_posix()
-    for path in PACKAGE.rglob("*.py")
+    path.relative_to(folder).as_posix()
+    for folder, within in ((PACKAGE, PACKAGE), (TESTS.parent, TESTS.parent / "benchmarks"))
+    for path in within.rglob("*.py")
     if path.name != "__init__.py"
 )
 

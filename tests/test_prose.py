@@ -11,7 +11,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fairseq_fastdec"
-SOURCES = sorted(path for kind in ("py", "h", "cpp") for path in PACKAGE.rglob(f"*.{kind}"))
+SOURCES = sorted(
+    path
+    for folder in (PACKAGE, ROOT / "benchmarks")
+    for kind in ("py", "h", "cpp")
+    for path in folder.rglob(f"*.{kind}")
+)
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 FRAGMENT = re.compile(r"(Of|What|Which|How)\b")
 TIMING = re.compile(
@@ -45,7 +50,7 @@ def classes(path):
 
 
 def name_of(path):
-    return str(path.relative_to(PACKAGE))
+    return str(path.relative_to(ROOT))
 
 
 @pytest.mark.parametrize("path", [p for p in SOURCES if p.suffix == ".py"], ids=name_of)

@@ -3,6 +3,6 @@
 # by whoever calls it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec python scripts/translate_corpus.py data-bin/en-de --path checkpoint.pt -s en -t de \
+exec python -m fairseq_fastdec translate-corpus data-bin/en-de --path checkpoint.pt -s en -t de \
     --tokenizer moses --bpe subword_nmt --bpe-codes data-bin/en-de/bpe.codes \
     --input mono.en.gz --output mono.de --no-progress-bar "$@"

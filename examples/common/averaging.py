@@ -21,7 +21,7 @@ def average(folder: Path) -> None:
     if not averaged.exists():
         commands.run(
             [
-                *commands.script("average_checkpoints.py"),
+                *commands.module("fairseq_fastdec", "average-checkpoints"),
                 "--inputs", folder, "--num-update-checkpoints", N_AVERAGED,
                 "--output", averaged,
             ]

@@ -39,7 +39,7 @@ def finished(directory: Path) -> bool:
 
 
 def run_benchmark(command: list, output: Path) -> dict[str, Any]:
-    """Run a command of scripts/benchmark.py, and return the JSON that it writes to ``output``.
+    """Run a command of ``benchmarks.compare``, and return the JSON that it writes to ``output``.
 
     Args:
         output: the command's ``--output``.
@@ -86,9 +86,9 @@ def fairseq(command: str) -> list:
     return [Path(sys.executable).parent / f"fairseq-{command}"]
 
 
-def script(name: str) -> list:
-    """A script in ``scripts/``, with the running Python."""
-    return [sys.executable, ROOT / "scripts" / name]
+def module(*words: str) -> list:
+    """``python -m`` with the running Python: a module, and the command of one that has several."""
+    return [sys.executable, "-m", *words]
 
 
 def generate_into(output: Path, arguments: list, program: Optional[list] = None) -> None:

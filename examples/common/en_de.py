@@ -112,7 +112,7 @@ def prepare(work: Path, recipe: Recipe, texts: Sequence[str] = ("libreoffice",))
         (work / f"test.{language}").write_bytes(shortened)
     commands.run(
         [
-            *commands.script("prepare_data.py"),
+            *commands.module("fairseq_fastdec", "prepare-data"),
             "-s", "en", "-t", "de", "--bpe-operations", recipe.bpe_operations,
             "--train", *(EN_DE / "data" / text for text in texts),
             "--valid", EN_DE / "data" / "valid",
@@ -150,7 +150,7 @@ def distil(
         return
     commands.run(
         [
-            *commands.script("distill.py"), work / data,
+            *commands.module("fairseq_fastdec", "distill"), work / data,
             *(options or [*plugin_options(), "--decoding", "greedy", "--beam", "1"]),
             "--path", work / teacher, "--destdir", folder, "--batch-size", "64",
             "--max-len-a", "1.5", "--max-len-b", "20",

@@ -12,7 +12,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import nn
 
-from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
+from benchmarks.profile_engine.command import arguments_of, random_model
 
 from .random_models import random_sentences, save_checkpoint, write_side
 

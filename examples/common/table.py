@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Optional
 
+from benchmarks.compare.scoring import Scorer
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.tools.benchmark.scoring import Scorer
 
 SCORER = Scorer()
 

@@ -104,7 +104,8 @@ class Run:
     def command(self, output: Path, on_cluster: bool) -> list[str]:
         """The command that translates the text."""
         model = self.args.model
-        words = [*commands.script("translate_corpus.py"), model, "-s", "en", "-t", "de"]
+        words = [*commands.module("fairseq_fastdec", "translate-corpus"), model]
+        words += ["-s", "en", "-t", "de"]
         words += ["--path", model / "checkpoint.pt", "--cpu", "--no-progress-bar"]
         words += ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes"]
         words += [model / "bpe.codes", "--decoding", "greedy", "--engine-precision", "int8"]

@@ -5,7 +5,7 @@
     python examples/en_de/proposals.py --decoder-layers 6  # the same in a deeper model
 
 Compares greedy decoding with chains of the bundled model's heads, in fp32 and int8, one
-sentence at a time, in alternating rounds of scripts/benchmark.py. It prints a table and draws
+sentence at a time, in alternating rounds of benchmarks.compare. It prints a table and draws
 ``proposals.png``: tokens against milliseconds per invocation. Points above the line of greedy
 decoding are faster than greedy. Layers added by --decoder-layers only change the time, not
 translations or heads, so the table shows the gain of such heads for a base of that depth. Run
@@ -101,10 +101,10 @@ def checkpoint(args: argparse.Namespace) -> Path:
 
 
 def benchmark_command(args: argparse.Namespace) -> list[Any]:
-    """scripts/benchmark.py with all methods."""
+    """``benchmarks.compare`` with all methods."""
     source, target = LANGUAGES
     return [
-        *commands.script("benchmark.py"), args.workdir / "data", "-s", source, "-t", target,
+        *commands.module("benchmarks.compare"), args.workdir / "data", "-s", source, "-t", target,
         "--path", checkpoint(args), "--device", "cpu",
         "--tokenizer", "moses", "--bpe", "subword_nmt",
         "--bpe-codes", MODEL / "bpe.codes",
@@ -162,7 +162,7 @@ def table(document: dict[str, Any], points: Sequence[Point], n_layers: int) -> s
 def draw(points: Sequence[Point], path: Path) -> None:
     """Plot tokens against milliseconds per invocation, with a panel for each precision."""
     # Imported here, since the table needs no matplotlib.
-    from fairseq_fastdec.tools.benchmark.figure import DPI, Figure, FigureCanvasAgg
+    from benchmarks.compare.figure import DPI, Figure, FigureCanvasAgg
 
     figure = Figure(figsize=(10, 4.5), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)

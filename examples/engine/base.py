@@ -143,7 +143,7 @@ def say_one_word(network: nn.Module) -> None:
 
 
 def benchmark_command(work: Path, name: str, n_rounds: int, n_threads: int) -> list[Any]:
-    """scripts/benchmark.py with all methods of a part."""
+    """``benchmarks.compare`` with all methods of a part."""
     part = PARTS[name]
     source, target = LANGUAGES
     specs = [f"{FAIRSEQ}: --decoding fairseq {part.fairseq}"]
@@ -153,7 +153,7 @@ def benchmark_command(work: Path, name: str, n_rounds: int, n_threads: int) -> l
         for precision, value in PRECISIONS.items():
             specs.append(f"{method}, {precision}: {options} --engine-precision {value}")
     return [
-        *commands.script("benchmark.py"), work / "data", "-s", source, "-t", target,
+        *commands.module("benchmarks.compare"), work / "data", "-s", source, "-t", target,
         "--path", paths(work, *part.checkpoints), "--device", "cpu", *FORCED,
         "--sentences", part.sentences, "--batch-size", part.batch_size, "--rounds", n_rounds,
         "--threads", n_threads, "--processes", 1, "--output", work / name,

@@ -189,10 +189,10 @@ def measured(work: Path, model: Model, args: argparse.Namespace) -> dict[str, An
 
 
 def benchmark_command(work: Path, model: Model, size: int, args: argparse.Namespace) -> list[Any]:
-    """scripts/benchmark.py with all methods and one batch size."""
+    """``benchmarks.compare`` with all methods and one batch size."""
     source, target = LANGUAGES
     command = [
-        *commands.script("benchmark.py"), work / "data", "-s", source, "-t", target,
+        *commands.module("benchmarks.compare"), work / "data", "-s", source, "-t", target,
         "--path", work / "checkpoint.pt", "--device", "cpu", "--sentences", model.sentences[size],
         "--batch-size", size, "--rounds", args.rounds, "--threads", args.threads,
         "--processes", 1, "--inter-threads", args.threads, "--output", work, *model.options,

@@ -113,7 +113,7 @@ def measurements(
     for search, beam in SEARCHES.items():
         for size, n_sentences in BATCHES.items():
             name = f"speed {search} {size}"
-            command = [*commands.script("benchmark.py"), *given]
+            command = [*commands.module("benchmarks.compare"), *given]
             command += ["--task", f"{model.task}_fastdec", "--device", "cpu", "--batch-size", size]
             command += ["--sentences", n_sentences, "--rounds", n_rounds, "--processes", "1"]
             command += ["--threads", n_threads, "--output", work / name, "--num-workers", "0"]

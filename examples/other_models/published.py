@@ -18,10 +18,10 @@ from fairseq import options, tasks
 from fairseq.data import Dictionary
 from torch import Tensor
 
+from benchmarks.profile_engine.command import arguments_of
 from examples.common import arguments
 from examples.common.random_models import random_sentences, save_checkpoint, write_side
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.tools.profiling.command import arguments_of
 
 # The sets of sentences, for --gen-subset, and their sizes.
 SETS = {"test": 16, "one": 1}
@@ -172,7 +172,7 @@ def write_text(model: Published, directory: Path) -> None:
 
 
 def write_table(path: Path, dictionary: Dictionary, sentences: Tensor) -> None:
-    """Write random targets for each word that occurs, like ``scripts/build_shortlist.py``."""
+    """Write random targets for each word that occurs, like ``build-shortlist``."""
     words = sentences.unique().tolist()
     targets = random_sentences(dictionary, len(words), N_TARGETS + 1)[:, :-1].tolist()
     atomic_files.write_lines(

@@ -86,7 +86,7 @@ def serve_one_by_one(port: int, *arguments: Any) -> None:
 
 
 def serve_joining(port: int, bundle: str, threads: int, beam: int, policy: str) -> None:
-    """Serve like `fastdec-serve`; the target of a process."""
+    """Serve like `python -m fairseq_fastdec serve`; the target of a process."""
     from fairseq_fastdec.serving import command
 
     words = [bundle, "--port", port, "--threads", threads, "--policy", policy]
@@ -190,7 +190,7 @@ def commit() -> str:
 
 def main() -> None:
     """Prepare, measure, print, and write JSON and the plot."""
-    from fairseq_fastdec.tools.benchmark.report import processor
+    from benchmarks.compare.report import processor
 
     args = parse_args()
     if not commands.finished(args.workdir):

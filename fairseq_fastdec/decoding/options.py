@@ -66,7 +66,7 @@ class GeneralOptions:
         None,
         "restrict the output layer to the target types that this lexical table lists for a batch; "
         "a file of lines 'target source probability', as in Marian's lex.s2t and the output of "
-        "scripts/build_shortlist.py (default: all types)",
+        "python -m fairseq_fastdec build-shortlist (default: all types)",
         is_path=True,
     )
     shortlist_first: int = option(

@@ -76,7 +76,7 @@ class Shortlist:
     ) -> "Shortlist":
         """Read a table with lines ``target source probability``, as in Marian's ``lex.s2t``.
 
-        ``scripts/build_shortlist.py`` and Marian's tools write such a file from the word alignments
+        ``build-shortlist`` and Marian's tools write such a file from the word alignments
         of fast_align. Lines may be in any order.
 
         Args:
@@ -97,7 +97,7 @@ class Shortlist:
         except OSError as error:
             raise ValueError(
                 f"--shortlist {path}: cannot be read ({error.strerror}); build one with "
-                "scripts/build_shortlist.py"
+                "`python -m fairseq_fastdec build-shortlist`"
             ) from error
         n_known = int((np.diff(table.first) > 0).sum())
         logger.debug(
@@ -190,8 +190,8 @@ def _check_words(path: str, n_known: int, n_unknown: int) -> None:
     counts = f"{n_known} of {n_lines} lines have both words in the dictionaries"
     if n_known == 0 or n_known < LEAST_KNOWN * n_lines:
         raise ValueError(
-            f"--shortlist {path}: {counts}; build one with scripts/build_shortlist.py from this "
-            "model's data"
+            f"--shortlist {path}: {counts}; build one with "
+            "`python -m fairseq_fastdec build-shortlist` from this model's data"
         )
     if n_unknown > MANY_UNKNOWN * n_lines:
         logger.warning(

@@ -3,6 +3,6 @@
 - ``prepare_data``, ``distillation``, ``shortlisting`` make data
 - ``average_checkpoints`` makes a checkpoint
 - ``export``, ``translate`` make a bundle, and translate lines with it
-- ``benchmark``, ``profiling``, ``visualize`` look at decoding
-- ``command_line``, ``corpus``, ``atomic_files`` are shared by them
+- ``visualize`` looks at decoding
+- ``command_line``, ``corpus``, ``kept_settings`` are shared by them
 """

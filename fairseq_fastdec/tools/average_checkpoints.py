@@ -1,6 +1,6 @@
 """Average the parameters of several checkpoints of one training.
 
-    python scripts/average_checkpoints.py --inputs checkpoints --num-epoch-checkpoints 10 \\
+    python -m fairseq_fastdec average-checkpoints --inputs checkpoints --num-epoch-checkpoints 10 \\
         --output checkpoints/averaged.pt
 
 Options are those of fairseq's script of this name, which is not in its packages. Everything that is

@@ -5,7 +5,6 @@ This module imports neither torch nor fairseq.
 
 import argparse
 import importlib
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Optional
@@ -40,21 +39,8 @@ MEMORY_OPTIONS = ("memory_source", "memory_target")
 
 
 def program(command: str) -> str:
-    """The name under which the user called a command, for errors and help.
-
-    Args:
-        command: such as ``build-shortlist``.
-
-    Returns:
-        ``build_shortlist.py``, the script in ``scripts/``, also for calls from Python;
-        ``fastdec-build-shortlist``; or ``python -m fairseq_fastdec build-shortlist``.
-    """
-    called = Path(sys.argv[0])
-    if called.name == "__main__.py" and called.parent.name == PACKAGE:
-        return f"python -m {PACKAGE} {command}"
-    if called.stem == f"fastdec-{command}":  # has an extension on Windows
-        return called.stem
-    return command.replace("-", "_") + ".py"
+    """The name of a command, for errors and help."""
+    return f"python -m {PACKAGE} {command}"
 
 
 def described(

@@ -1,6 +1,6 @@
 """Binarise raw parallel text for fairseq: Moses tokenisation, joint BPE, fairseq-preprocess.
 
-    python scripts/prepare_data.py --source-lang en --target-lang de \\
+    python -m fairseq_fastdec prepare-data --source-lang en --target-lang de \\
         --train corpus/train --valid corpus/valid --test corpus/test --destdir data-bin/en-de
 
 reads corpus/train.en, corpus/train.de and so on, plain or compressed (.xz, .gz). Text is processed

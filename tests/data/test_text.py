@@ -24,12 +24,12 @@ from fairseq_cli import interactive
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.compare.scoring import read_references
 from fairseq_fastdec.data import text
 from fairseq_fastdec.data.draft_lines import DraftLines
 from fairseq_fastdec.data.model_files import bpe_of
 from fairseq_fastdec.decoding.shortlist import Shortlist
 from fairseq_fastdec.fairseq_patches import faster_fairseq
-from fairseq_fastdec.tools.benchmark.scoring import read_references
 from fairseq_fastdec.tools.prepare_data import read_lines
 from fairseq_fastdec.tools.translation.text_files import TextInput
 from fairseq_fastdec.tools.visualize.command import read_sentences
@@ -262,26 +262,24 @@ class _Path(type(Path())):
 
 # Files that open what users do not write as text: the file, the call, and what it reads.
 OTHERS = {
-    ("translating/bundle_file.py", "open"): "bundles",
-    ("fairseq_patches/compat.py", "open"): "the first bytes of codes",
-    ("processes/cores.py", "read_text"): "the kernel's files",
     ("data/atomic_files.py", "open"): "files that were written",
-    ("translating/translation_memory.py", "open"): "bytes, without_mark",
+    ("decoding/shortlist.py", "open"): "bytes, without_mark",
     ("decoding/statistics.py", "open"): "only writes",
     ("engine/kernels/loading.py", "open"): "a library",
-    ("decoding/shortlist.py", "open"): "bytes, without_mark",
+    ("fairseq_patches/compat.py", "open"): "the first bytes of codes",
     ("fairseq_patches/mapped_checkpoints.py", "open"): "checkpoints and the kernel's files",
+    ("processes/cores.py", "read_text"): "the kernel's files",
     ("processes/streams.py", "open"): "standard streams",
     ("serving/app.py", "read_text"): "a page of the package",
     ("serving/config.py", "open"): "TOML",
-    ("tools/benchmark/measurement.py", "read_text"): "the kernel's files",
-    ("tools/benchmark/report.py", "read_text"): "the kernel's files",
     ("tools/export.py", "read_bytes"): "codes, which translating/text.py decodes",
     ("tools/kept_settings.py", "read_text"): "settings that the package has written",
     ("tools/translation/chunks.py", "read_bytes"): "chunks",
     ("tools/translation/ray_pool.py", "open"): "files for another machine",
     ("tools/translation/text_files.py", "open"): "bytes, without_mark",
     ("tools/visualize/page.py", "read_text"): "a page of the package",
+    ("translating/bundle_file.py", "open"): "bundles",
+    ("translating/translation_memory.py", "open"): "bytes, without_mark",
 }
 OPENING = {"open", "read_text", "read_bytes", "fdopen", "input", "FileInput", "TextIOWrapper"}
 

@@ -93,7 +93,7 @@ def test_other_lines(tmp_path, line):
 
 def test_no_file(tmp_path):
     path = tmp_path / "lex.s2t"
-    with pytest.raises(ValueError, match="--shortlist .*No such file.*scripts/build_shortlist.py"):
+    with pytest.raises(ValueError, match="--shortlist .*No such file.*build-shortlist"):
         Shortlist.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from benchmarks.compare.methods import check_methods
 from examples.engine import base as example
-from fairseq_fastdec.tools.benchmark.methods import check_methods
 from tests.support import small_base
 
 

@@ -40,8 +40,9 @@ def called(tmp_path, monkeypatch):
     return run
 
 
-def understood(script, *arguments):
-    assert script == "scripts/translate_corpus.py"
+def understood(*words):
+    *command, arguments = *words[:3], words[3:]
+    assert command == ["-m", "fairseq_fastdec", "translate-corpus"]
     args = parse_args(arguments)
     check(args)
     return args

@@ -98,7 +98,7 @@ class Started(Forked):
 @pytest.fixture
 def starts_quickly(monkeypatch, tmp_path):
     def popen(words, **_):
-        return Started(command.main, words[2:], tmp_path / "printed")
+        return Started(command.main, words[4:], tmp_path / "printed")
 
     monkeypatch.setattr(kills, "subprocess", Namespace(Popen=popen))
 

@@ -134,8 +134,8 @@ def test_the_command_of_distillation_parses(tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "run", ran.append)
     (tmp_path / "distilled").mkdir()
     en_de.distil(tmp_path)
-    arguments = [str(word) for word in ran[0][2:]]
-    assert Path(ran[0][1]).is_file()
+    arguments = [str(word) for word in ran[0][4:]]
+    assert ran[0][1:4] == ["-m", "fairseq_fastdec", "distill"]
     args = command.parse_args(arguments)
     assert (args.decoding, args.drop_longer_a, args.drop_longer_b) == ("greedy", 1.5, 5)
     assert args.destdir == tmp_path / "distilled"

@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
+from benchmarks.compare.methods import check_methods
 from examples.engine import methods
-from fairseq_fastdec.tools.benchmark.methods import check_methods
 from tests.support import skips, small_base
 
 GREEDY = {"bundled": "greedy", "base": "greedy, fp32"}
@@ -69,7 +69,7 @@ def test_the_page_has_the_tables_of_the_figures():
 
 
 def prepared(name, work):
-    """The settings and methods of scripts/benchmark.py for two sentences of a prepared model."""
+    """The settings and methods of ``benchmarks.compare`` for two sentences of a prepared model."""
     work.mkdir()
     model = methods.MODELS[name]._replace(sentences={1: 2, 32: 2})
     model.prepare(work)

@@ -9,11 +9,11 @@ import sys
 import pytest
 from fairseq_cli import generate as generate_cli
 
+from benchmarks.compare import command as benchmark
+from benchmarks.compare.methods import Method, Settings, check_methods
 from examples.common import commands
 from examples.other_models import beside_fairseq as example
 from examples.other_models import published
-from fairseq_fastdec.tools.benchmark import command as benchmark
-from fairseq_fastdec.tools.benchmark.methods import Method, Settings, check_methods
 from tests.support import command_line
 
 TINY = dict(
@@ -58,7 +58,7 @@ def test_every_measurement_is_a_command_that_exists(name, tmp_path):
     assert len({measurement.name for measurement in found}) == len(found)
     compared = [measurement for measurement in found if not measurement.is_timed]
     assert len(compared) == len(example.SEARCHES) * len(example.BATCHES)
-    words = [str(word) for word in compared[-1].command[2:]]
+    words = [str(word) for word in compared[-1].command[3:]]
     args, rest = benchmark.parse_args(words)
     settings = Settings((args.data, *rest), args.device, args.dtype, args.threads)
     methods = [Method.parse(spec) for spec in args.methods]

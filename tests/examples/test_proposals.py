@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
+from benchmarks.compare.methods import check_methods
 from examples.en_de import proposals as example
-from fairseq_fastdec.tools.benchmark.methods import check_methods
 from tests.support import skips, small_base
 
 ARGS = dict(sentences=3, rounds=1, threads=1)

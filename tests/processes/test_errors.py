@@ -209,11 +209,11 @@ def test_callers_catch_what_was_raised(tmp_path):
 
 
 def test_scripts_end_with_the_same_code(capsys):
-    stops = pytest.raises(SystemExit, match="^benchmark.py: two lines$")
-    with stops as end, errors.errors_in_one_line("benchmark.py"):
+    stops = pytest.raises(SystemExit, match="^program: two lines$")
+    with stops as end, errors.errors_in_one_line("program"):
         raise ValueError("two\nlines")
     assert end.value.code == 2
-    assert capsys.readouterr().err == "benchmark.py: two lines\n"
+    assert capsys.readouterr().err == "program: two lines\n"
 
 
 def test_closed_streams(monkeypatch):
@@ -229,7 +229,7 @@ def test_closed_streams(monkeypatch):
 def test_the_code_is_the_same_where_the_disk_is_full(name, unbuffered):
     """A log on the same disk as the output: nothing can be told, and the code has to."""
     program = (
-        "from fairseq_fastdec import errors\n"
+        "from fairseq_fastdec.processes import errors\n"
         "with errors.errors_in_one_line('program'):\n"
         "    print('some output')\n"
         "    raise ValueError('no room')"

@@ -153,11 +153,6 @@ def commands(corpus, baseline, tmp_path):
     preparing += ["--train", tmp_path / "train", "--valid", tmp_path / "valid"]
     distilling = [*model, "--gen-subset", "valid", "--workers", 1]
     drawing = [*model, "--sentences", sentences, "--formats", "json"]
-    comparing = [*model[:-1], "--method", "greedy: --decoding greedy", "--rounds", 1]
-    comparing += ["--sentences", 2, "--processes", 1, "--threads", 1]
-    measuring = ["--arch", "transformer_iwslt_de_en", "--types", 100, "--repeats", 1]
-    measuring += ["--batch-sizes", 1, "--precisions", "fp32"]
-    measuring += ["--source-length", 3, "--target-length", 3, "--threads", 1]
     out = tmp_path / "out"
     return {
         "generate": ([*model, "--num-workers", 0], None),
@@ -170,8 +165,6 @@ def commands(corpus, baseline, tmp_path):
         "build-shortlist": ([corpus, "--output", out], out),
         "average-checkpoints": (["--inputs", baseline, "--output", out], out),
         "ddgviz": ([*drawing, "--output", out], out / "ddgviz.json"),
-        "benchmark": ([*comparing, "--output", out], out / "benchmark.json"),
-        "profile-engine": (measuring, None),
     }
 
 

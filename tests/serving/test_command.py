@@ -104,7 +104,7 @@ def test_a_package_that_is_missing(monkeypatch):
 def test_a_model_that_is_not_there(tmp_path):
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.getsignal(number) for number in numbers]
-    with pytest.raises(SystemExit, match="serve.py: .*nowhere") as end:
+    with pytest.raises(SystemExit, match="fairseq_fastdec serve: .*nowhere") as end:
         command.main([str(tmp_path / "nowhere")])
     assert end.value.code == 2
     # A process that is forked later inherits the handlers. One that is terminated before it runs
@@ -116,8 +116,8 @@ def test_a_port_that_is_taken():
     with running() as port, pytest.raises(SystemExit) as end:
         command.main([str(MODEL), "--port", str(port)])
     assert end.value.code == 2
-    message = f"serve.py: --host 127.0.0.1 --port {port}: cannot listen: Address already in use"
-    assert str(end.value) == message
+    message = f"--host 127.0.0.1 --port {port}: cannot listen: Address already in use"
+    assert str(end.value) == f"python -m fairseq_fastdec serve: {message}"
 
 
 def start(*words, **options):

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parents[2]
 # Forks for each request: a line of JSON. An error of the program ends its process as usual.
 SERVER = """
 import json, os, sys
@@ -74,9 +75,18 @@ def run_ours(*arguments, **options) -> subprocess.CompletedProcess:
 
     The process has only imported torch, so the plugin imports fairseq as usual.
     """
+    return run_module("fairseq_fastdec", *arguments, **options)
+
+
+def run_module(name, *arguments, **options) -> subprocess.CompletedProcess:
+    """Run ``python -m`` with a package, as :func:`run_ours` does.
+
+    It is found from any directory, as after an editable installation.
+    """
     code = (
-        "import runpy, sys; sys.orig_argv = ['python', '-m', 'fairseq_fastdec', *sys.argv[1:]];"
-        "runpy.run_module('fairseq_fastdec', run_name='__main__')"
+        f"import runpy, sys; sys.path.insert(0, {str(ROOT)!r});"
+        f"sys.orig_argv = ['python', '-m', {name!r}, *sys.argv[1:]];"
+        f"runpy.run_module({name!r}, run_name='__main__')"
     )
     return run(code, *arguments, imported="torch", **options)
 

@@ -34,10 +34,10 @@ def runner(caplog) -> tuple[list[str], Callable]:
                 # The generator logs its summary when it is deleted.
                 gc.collect()
             log.write_text(caplog.text, encoding="utf-8")
-        elif arguments[0].endswith("distill.py"):
-            distillation.main([*arguments[1:], "--cpu", "--no-progress-bar", "--num-workers", "0"])
+        elif arguments[2] == "distill":
+            distillation.main([*arguments[3:], "--cpu", "--no-progress-bar", "--num-workers", "0"])
         else:
-            average_checkpoints.main(arguments[1:])
+            average_checkpoints.main(arguments[3:])
 
     return programs, run
 

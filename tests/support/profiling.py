@@ -1,6 +1,6 @@
 """Cases for the engine's profile."""
 
-from fairseq_fastdec.tools.profiling.profile import Case
+from benchmarks.profile_engine.profile import Case
 
 
 def case(**changes):

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.compare import command
+from benchmarks.compare.methods import Division, Method, Settings
+from benchmarks.compare.worker import Worker
+from benchmarks.profile_engine.command import arguments_of, random_model
 from examples.common import random_base
-from fairseq_fastdec.tools.benchmark import command
-from fairseq_fastdec.tools.benchmark.methods import Division, Method, Settings
-from fairseq_fastdec.tools.benchmark.worker import Worker
 from fairseq_fastdec.tools.corpus import DecodedText
-from fairseq_fastdec.tools.profiling.command import arguments_of, random_model
 
 TYPES, N_SENTENCES = 60, 3
 SIZES = {
@@ -36,8 +36,8 @@ def use(monkeypatch: Any) -> None:
 
 
 def parsed(words: Sequence[Any]) -> tuple[Any, Settings, tuple[Method, ...]]:
-    """Parse an example's command like scripts/benchmark.py: options, settings, methods."""
-    args, rest = command.parse_args([str(word) for word in words[2:]])
+    """Parse an example's command of ``benchmarks.compare``: options, settings, methods."""
+    args, rest = command.parse_args([str(word) for word in words[3:]])
     settings = Settings((args.data, *rest), args.device, args.dtype, args.threads, args.sentences)
     return args, settings, tuple(Method.parse(spec) for spec in args.methods)
 

@@ -14,6 +14,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     *PAGES,
+    *sorted(ROOT.glob("benchmarks/*.md")),
     *sorted(ROOT.glob("examples/**/*.md")),
 ]
 # Placeholders in patterns or parts of commands, which cannot be run.
@@ -51,7 +52,7 @@ def blocks(document: Path, language: str) -> list[str]:
 def commands(document: Path) -> Iterator[Command]:
     """All commands of a document, in shell blocks and in sentences."""
     in_sentences = re.findall(
-        r"(?<!`)`((?:python scripts/|python examples/|fairseq-)[^`]* [^`]*)`",
+        r"(?<!`)`((?:python (?:scripts/|examples/|-m benchmarks\.)|fairseq-)[^`]* [^`]*)`",
         _without_blocks(document),
     )
     shell = blocks(document, "sh") + [" ".join(line.split()) for line in in_sentences]

@@ -1,4 +1,4 @@
-"""scripts/average_checkpoints.py on small files, and on checkpoints of fairseq-train."""
+"""``average-checkpoints`` on small files, and on checkpoints of fairseq-train."""
 
 import argparse
 import contextlib

@@ -1,7 +1,6 @@
 """Options, checks and names that the command lines of the tools share."""
 
 import argparse
-import sys
 
 import pytest
 
@@ -12,7 +11,6 @@ from fairseq_fastdec.tools.command_line import (
     given,
     in_words,
     positive,
-    program,
 )
 
 
@@ -21,22 +19,6 @@ def test_whole_numbers():
     for text in ("0", "-1", "1.5", "many", ""):
         with pytest.raises(argparse.ArgumentTypeError, match="whole number of at least 1"):
             positive(text)
-
-
-@pytest.mark.parametrize(
-    "called, name",
-    [
-        ("scripts/build_shortlist.py", "build_shortlist.py"),
-        ("/opt/venv/bin/fastdec-build-shortlist", "fastdec-build-shortlist"),
-        ("C:/venv/Scripts/fastdec-build-shortlist.exe", "fastdec-build-shortlist"),
-        ("/opt/fairseq_fastdec/__main__.py", "python -m fairseq_fastdec build-shortlist"),
-        ("/opt/pytest/__main__.py", "build_shortlist.py"),
-        ("", "build_shortlist.py"),
-    ],
-)
-def test_a_program_has_the_name_that_it_was_called_by(monkeypatch, called, name):
-    monkeypatch.setattr(sys, "argv", [called])
-    assert program("build-shortlist") == name
 
 
 def test_counts_in_words():

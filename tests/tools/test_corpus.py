@@ -9,7 +9,7 @@ import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.tasks import FairseqTask
 
-from fairseq_fastdec.tools.benchmark.methods import Settings, configure
+from benchmarks.compare.methods import Settings, configure
 from fairseq_fastdec.tools.corpus import (
     Corpus,
     best_translations,

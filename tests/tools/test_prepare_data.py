@@ -1,4 +1,4 @@
-"""scripts/prepare_data.py end to end, on a corpus of a few sentences."""
+"""``prepare-data`` end to end, on a corpus of a few sentences."""
 
 import gzip
 import lzma

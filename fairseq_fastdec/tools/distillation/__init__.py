@@ -5,5 +5,5 @@
 - ``filters`` translations to leave out
 - ``dataset`` writes text and binarised data
 
-``scripts/distill.py`` is the command.
+``python -m fairseq_fastdec distill`` is the command.
 """

@@ -1,4 +1,4 @@
-"""The command line of ``scripts/distill.py``."""
+"""The command line of ``distill``."""
 
 import argparse
 import functools
@@ -44,7 +44,7 @@ from .teacher import Teacher
 DESCRIPTION = """\
 Sequence-level knowledge distillation: create training data with a teacher's translations.
 
-    python scripts/distill.py data-bin/en-de --path teacher.pt --destdir distilled
+    python -m fairseq_fastdec distill data-bin/en-de --path teacher.pt --destdir distilled
 
 translates the training data of data-bin/en-de (or another split with --gen-subset) and creates
 distilled/data for fairseq-train, with the same dictionaries, validation and test data. The teacher

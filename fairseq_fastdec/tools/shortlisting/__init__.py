@@ -3,5 +3,5 @@
 - ``sentences`` reads both sides of a binarised data directory
 - ``model1`` word translation probabilities: IBM Model 1, and the file for ``--shortlist``
 
-``scripts/build_shortlist.py`` is the command.
+``python -m fairseq_fastdec build-shortlist`` is the command.
 """

@@ -1,4 +1,4 @@
-"""The command line of ``scripts/build_shortlist.py``."""
+"""The command line of ``build-shortlist``."""
 
 import argparse
 import math
@@ -21,7 +21,8 @@ from .sentences import read
 DESCRIPTION = """\
 Create a lexical table for --shortlist from the training data of a model.
 
-    python scripts/build_shortlist.py data-bin/en-de -s en -t de --output data-bin/en-de/lex.s2t
+    python -m fairseq_fastdec build-shortlist data-bin/en-de -s en -t de \\
+        --output data-bin/en-de/lex.s2t
 
 learns word translation probabilities (IBM Model 1 with a NULL word, Brown et al. 1993) and writes
 lines 'target source probability', sorted by source word, best first, like Marian's lex.s2t. Words

@@ -1,6 +1,6 @@
 """DDGviz: visualises the dependencies between tokens in parallel decoding.
 
-Santilli et al. (2023), section 3.5. ``command.py`` is ``scripts/ddgviz.py``.
+Santilli et al. (2023), section 3.5. ``python -m fairseq_fastdec ddgviz`` is the command.
 
 - ``trace.py`` the steps that a generator reports to an observer
 - ``graph.py`` the step in which each token was found, and the dependencies

@@ -1,6 +1,6 @@
 """DDGviz: visualise how a checkpoint decodes several tokens in parallel.
 
-    python scripts/ddgviz.py data-bin/en-de --path checkpoint_best.pt --sentences some.en \\
+    python -m fairseq_fastdec ddgviz data-bin/en-de --path checkpoint_best.pt --sentences some.en \\
         --tokenizer moses --bpe subword_nmt --bpe-codes data-bin/en-de/bpe.codes
 
 draws, for each line of some.en, the decoding dependency graph and below it the matrix of decoder

@@ -57,11 +57,13 @@ def read(text: str) -> list[SentenceTrace]:
     """
     document = json.loads(text)
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ValueError(f"not a {FORMAT} document; write one with scripts/ddgviz.py")
+        raise ValueError(
+            f"not a {FORMAT} document; write one with python -m fairseq_fastdec ddgviz"
+        )
     if document.get("version") != VERSION:
         raise ValueError(
             f"{FORMAT} version {document.get('version')}: only version {VERSION} is supported; "
-            "write the file again with scripts/ddgviz.py"
+            "write the file again with python -m fairseq_fastdec ddgviz"
         )
     return [_trace(sentence) for sentence in document["sentences"]]
 

@@ -1,4 +1,4 @@
-"""scripts/distill.py end to end: a tiny teacher, interruptions, what fairseq loads afterwards."""
+"""``distill`` end to end: a tiny teacher, interruptions, what fairseq loads afterwards."""
 
 import os
 import pickle
@@ -17,7 +17,7 @@ from fairseq_fastdec.tools.distillation import command, dataset, teacher
 from fairseq_fastdec.tools.translation import progress_bar
 from tests.support import command_line
 
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "distill.py"
+COMMAND = [sys.executable, "-m", "fairseq_fastdec", "distill"]
 LIMITS = ["--max-len-b", 12]
 
 
@@ -106,7 +106,7 @@ def test_a_killed_process_goes_on(distill, corpus, baseline, tmp_path):
     """kill -9 somewhere in the middle, then the same command again."""
     shards = tmp_path / "killed" / "shards"
     process = subprocess.Popen(
-        [sys.executable, SCRIPT, corpus, "--path", baseline, "--cpu", *map(str, LIMITS)]
+        [*COMMAND, corpus, "--path", baseline, "--cpu", *map(str, LIMITS)]
         + ["--destdir", shards.parent, "--shard-size", "1", "--no-progress-bar"],
         stderr=subprocess.DEVNULL,
     )
@@ -189,7 +189,7 @@ def test_damaged_checkpoints_are_named(distill, baseline, tmp_path, kind):
     path = tmp_path / "damaged.pt"
     path.write_bytes(damaged_checkpoints(baseline)[kind])
     with pytest.raises(
-        SystemExit, match=f"^distill.py: {path}: is damaged, or not a checkpoint"
+        SystemExit, match=f"fairseq_fastdec distill: {path}: is damaged, or not a checkpoint"
     ) as stopped:
         distill(path=f"{baseline}:{path}")
     assert "\n" not in str(stopped.value) and "Re-running" not in str(stopped.value)
@@ -199,7 +199,7 @@ def test_damaged_settings_are_named(distill, tmp_path):
     distill()
     path = tmp_path / "out" / "settings.json"
     path.write_bytes(path.read_bytes()[:20])
-    with pytest.raises(SystemExit, match=f"^distill.py: {path}: damaged; delete it"):
+    with pytest.raises(SystemExit, match=f"fairseq_fastdec distill: {path}: damaged; delete it"):
         distill()
 
 
@@ -366,7 +366,7 @@ def test_a_worker_that_is_killed_is_replaced(distill, monkeypatch, tmp_path, cap
     ],
 )
 def test_errors_are_one_line(distill, arguments, message):
-    with pytest.raises(SystemExit, match=f"^distill.py: .*{message}") as stopped:
+    with pytest.raises(SystemExit, match=f"fairseq_fastdec distill: .*{message}") as stopped:
         distill("--decoding", "greedy", *arguments)
     assert "\n" not in str(stopped.value)
 

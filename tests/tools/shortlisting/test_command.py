@@ -1,14 +1,11 @@
-"""scripts/build_shortlist.py end to end: from a data directory to what fairseq-generate takes."""
+"""``build-shortlist`` end to end: from a data directory to what fairseq-generate takes."""
 
 import re
-from pathlib import Path
 
 import pytest
 
 from fairseq_fastdec.tools.shortlisting import command
 from tests.support import after_import, command_line
-
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "build_shortlist.py"
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +95,7 @@ def test_the_hub(corpus, baseline, table):
 
 
 def test_the_script(corpus, tmp_path):
-    done = after_import.run_script(SCRIPT, corpus, "--output", tmp_path / "lex.s2t")
+    done = after_import.run_ours("build-shortlist", corpus, "--output", tmp_path / "lex.s2t")
     assert done.returncode == 0, done.stderr
     assert entries(tmp_path / "lex.s2t")
 
@@ -116,7 +113,7 @@ def test_what_cannot_be_done(corpus, tmp_path, arguments, message):
     arguments = [argument.format(data=corpus) for argument in arguments]
     if "--output" not in arguments:
         arguments += ["--output", str(tmp_path / "lex.s2t")]
-    with pytest.raises(SystemExit, match=f"^build_shortlist.py: .*{message}"):
+    with pytest.raises(SystemExit, match=f"fairseq_fastdec build-shortlist: .*{message}"):
         command.main(arguments)
     assert not (tmp_path / "lex.s2t").exists()
 

@@ -16,7 +16,7 @@ from fairseq_fastdec.tools.translation import command
 from fairseq_fastdec.tools.translation.bundle import BundleModel
 from fairseq_fastdec.tools.translation.output_lines import OutputRules
 
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "translate_corpus.py"
+COMMAND = [sys.executable, "-m", "fairseq_fastdec", "translate-corpus"]
 LINES = ["Click the Save button.", "", "Don't close the document!", " größer als 1,000 ", "x"] * 4
 OF_CHECKPOINT = [
     MODEL, "--path", MODEL / "checkpoint.pt", "-s", "en", "-t", "de", "--cpu",
@@ -69,7 +69,7 @@ def without_torch(directory):
 
 def test_a_filter_without_torch(bundle, tmp_path):
     done = subprocess.run(
-        [sys.executable, SCRIPT, bundle, "--input", "-", "--output", "-", "--workers", "2"],
+        [*COMMAND, bundle, "--input", "-", "--output", "-", "--workers", "2"],
         input="\n".join(LINES).encode(), capture_output=True, env=without_torch(tmp_path),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -82,7 +82,7 @@ def test_a_kill_and_the_same_command(bundle, source, translate, tmp_path):
     source.write_text("".join(f"{line} {n}\n" for n, line in enumerate(LINES * 100)))
     given = ["--chunk-size", "8"]
     process = subprocess.Popen(
-        [sys.executable, SCRIPT, bundle, "--input", source, "--output", tmp_path / "out", *given],
+        [*COMMAND, bundle, "--input", source, "--output", tmp_path / "out", *given],
         env=without_torch(tmp_path), stderr=subprocess.PIPE,
     )  # fmt: skip
 
@@ -186,7 +186,9 @@ def test_lines_that_cannot_be_translated(bundle, source, translate, capsys):
     ],
 )
 def test_options_that_are_refused(bundle, translate, given, message):
-    with pytest.raises(SystemExit, match=f"^translate_corpus.py: .*{message}") as stopped:
+    with pytest.raises(
+        SystemExit, match=f"fairseq_fastdec translate-corpus: .*{message}"
+    ) as stopped:
         translate(bundle, given=given)
     assert "\n" not in str(stopped.value)
 

@@ -21,7 +21,7 @@ from fairseq_fastdec.tools.translation import command
 from tests.support import after_import, command_line
 from tests.support.forked import Forked
 
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "translate_corpus.py"
+COMMAND = [sys.executable, "-m", "fairseq_fastdec", "translate-corpus"]
 LIMITS = ["--max-len-b", 12, "-s", "en", "-t", "de"]
 # Enough for a manifest, and not for a chunk of 400 lines with their sources.
 FILE_LIMIT = 20_000
@@ -249,7 +249,7 @@ def test_a_link_is_not_replaced(translate, tmp_path, is_begun):
 def test_other_json_in_the_manifest(translate, tmp_path):
     (tmp_path / "out.parts").mkdir()
     (tmp_path / "out.parts" / "manifest.json").write_text('{"settings": null}')
-    with pytest.raises(SystemExit, match="^translate_corpus.py: .*manifest.json: damaged"):
+    with pytest.raises(SystemExit, match="translate-corpus: .*manifest.json: damaged"):
         translate(source=write(tmp_path / "in", ["a"]))
 
 
@@ -279,11 +279,13 @@ def test_shards_of_several_machines(translate, tmp_path, capsys):
     assert before and translate(*given, source=source, output="shared") == whole
 
 
-def test_standard_streams_of_the_script(arguments, translate, tmp_path):
+def test_standard_streams(arguments, translate, tmp_path):
     lines = random_lines(30)
     whole = translate("--decoding", "greedy", source=write(tmp_path / "in", lines))
     given = arguments("--decoding", "greedy", "--chunk-size", 4, "--output", "-", source="-")
-    done = after_import.run_script(SCRIPT, *given, stdin="".join(line + "\n" for line in lines))
+    done = after_import.run_ours(
+        "translate-corpus", *given, stdin="".join(line + "\n" for line in lines)
+    )
     assert (done.returncode, done.stdout) == (0, whole.decode())
     assert done.stderr.strip().endswith("30 translated")
 
@@ -291,7 +293,7 @@ def test_standard_streams_of_the_script(arguments, translate, tmp_path):
 def test_a_filter_answers_line_by_line(arguments):
     given = arguments("--decoding", "greedy", "--output", "-", source="-")
     with subprocess.Popen(
-        [sys.executable, SCRIPT, *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [*COMMAND, *given], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, bufsize=0,
     ) as process:  # fmt: skip
         try:
@@ -311,12 +313,12 @@ def test_a_full_disk_behind_standard_output(arguments, tmp_path):
     given = arguments("--decoding", "greedy", "--output", "-", source=source)
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [sys.executable, SCRIPT, *given], env={**os.environ, "PYTHONUNBUFFERED": ""},
+            [*COMMAND, *given], env={**os.environ, "PYTHONUNBUFFERED": ""},
             stdout=full, stderr=subprocess.PIPE,
         )  # fmt: skip
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
-    assert b"translate_corpus.py: [Errno 28] No space left on device" in done.stderr
+    assert b"translate-corpus: [Errno 28] No space left on device" in done.stderr
 
 
 # 200 chunks; and 600, which no test waits for.
@@ -432,7 +434,9 @@ def test_two_at_once_are_refused(start, translate, tmp_path):
     ],
 )
 def test_errors_are_one_line(translate, tmp_path, given, message):
-    with pytest.raises(SystemExit, match=f"^translate_corpus.py: .*{message}") as stopped:
+    with pytest.raises(
+        SystemExit, match=f"fairseq_fastdec translate-corpus: .*{message}"
+    ) as stopped:
         translate(*given, source=write(tmp_path / "in", ["a"]))
     assert "\n" not in str(stopped.value)
 

@@ -31,7 +31,7 @@ from tests.support.capitals import Capitals
 from tests.support.pretended_cluster import PretendedError, PretendedRay
 
 ROOT = Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "scripts" / "translate_corpus.py"
+COMMAND = [sys.executable, "-m", "fairseq_fastdec", "translate-corpus"]
 LINES = [f"line {number}" for number in range(40)]
 N_LINES = 4000
 
@@ -291,7 +291,7 @@ def test_a_node_and_a_coordinator_that_are_killed_change_nothing(cluster, argume
     command.main([*arguments("whole"), "--workers", "1"])
 
     def start(address):
-        given = [sys.executable, SCRIPT, *arguments("out"), "--cluster", address]
+        given = [*COMMAND, *arguments("out"), "--cluster", address]
         environment = {**os.environ, "RAY_ADDRESS": cluster.address}
         return subprocess.Popen(given, env=environment, stderr=subprocess.PIPE, text=True)
 

@@ -1,9 +1,8 @@
-"""scripts/ddgviz.py end to end, on the tiny models."""
+"""``ddgviz`` end to end, on the tiny models."""
 
 import io
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,6 @@ from tests.support import after_import, command_line, skips
 
 skips.needs("matplotlib")
 
-SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "ddgviz.py"
 
 LINES = ["a b c d", "", "j i h g f e"]
 
@@ -141,7 +139,7 @@ def test_standard_input_formats_and_the_number_of_sentences(draw, monkeypatch, c
     ],
 )
 def test_errors_are_one_line(draw, arguments, lines, message):
-    with pytest.raises(SystemExit, match=f"(?s)^ddgviz.py: .*{message}") as stopped:
+    with pytest.raises(SystemExit, match=f"(?s)fairseq_fastdec ddgviz: .*{message}") as stopped:
         draw(*arguments, lines=lines)
     assert "\n" not in str(stopped.value)
 
@@ -164,6 +162,6 @@ def test_pictures_without_matplotlib(draw, monkeypatch):
 
 
 def test_it_runs_from_any_directory(tmp_path):
-    done = after_import.run_script(SCRIPT, "--help", cwd=tmp_path)
+    done = after_import.run_ours("ddgviz", "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "--sentences FILE" in done.stdout and "--decoding" in done.stdout
