@@ -21,10 +21,10 @@ sys.path.insert(0, str(ROOT))
 
 # Methods of the engine that take a sentence.
 DOORS = ("admit", "decode", "submit")
-# Types of a finished sentence, or of one of its hypotheses.
+# Types of a finished sentence, now and earlier. Those of one hypothesis are parts of them.
 RESULTS = (
-    "Translation", "Hypothesis", "BeamResult", "Ended", "Outputs", "Finished", "Collected",
-    "RawHypothesis", "Output", "SentenceRecord", "BeamRecord", "Result", "Results",
+    "Translation", "BeamResult", "Ended", "Outputs", "Finished", "SentenceRecord", "BeamRecord",
+    "Result", "Results",
 )  # fmt: skip
 # Options, and all names that they have had in the code.
 NAMES = {
@@ -88,17 +88,25 @@ def result_types() -> list[str]:
     return found
 
 
+def statements(name: str) -> list[str]:
+    """The files that state an option: as a field, as an argument, or for ``visit`` in C++."""
+    pattern = re.compile(rf'(?m)^    {name}: |[ (]{name}=(?!=)|visit\("{name}"')
+    files = [*(PACKAGE / "decoding").rglob("*.py"), *(PACKAGE / "engine").rglob("*.*")]
+    return sorted(
+        path.name
+        for path in files
+        if path.suffix in (".py", ".h", ".cpp") and pattern.search(path.read_text("utf-8"))
+    )
+
+
 def option_names(option: str) -> list[str]:
-    """The names of an option that are in the code."""
-    text = "\n".join(path.read_text(encoding="utf-8") for path in sources(".py", ".h", ".cpp"))
-    return [name for name in NAMES[option] if re.search(rf"\b{name}\b", text)]
+    """The names by which an option is stated."""
+    return [name for name in NAMES[option] if statements(name)]
 
 
 def option_files(option: str) -> list[str]:
-    """The files that contain an option by one of its names."""
-    pattern = re.compile(rf"\b(?:{'|'.join(NAMES[option])})\b")
-    files = sources(".py", ".h", ".cpp")
-    return [path.name for path in files if pattern.search(path.read_text(encoding="utf-8"))]
+    """The files that state an option by one of its names."""
+    return sorted({file for name in NAMES[option] for file in statements(name)})
 
 
 def top_level() -> int:
@@ -156,7 +164,7 @@ def rows() -> Iterator[tuple[str, int, Any]]:
     yield "types of a result", len(result_types()), result_types()
     for option in NAMES:
         yield f"names of {option}", len(option_names(option)), option_names(option)
-        yield f"files with {option}", len(option_files(option)), option_files(option)
+        yield f"files that state {option}", len(option_files(option)), option_files(option)
     yield "files on the top level", top_level(), ""
     yield "public options", public_options(), ""
 

@@ -2,17 +2,19 @@
 
 from scripts import structure
 
-# Lower these after a change that makes it possible. The goals: 22,000 lines, 7 files, 1 way,
-# 4 types, 1 name and 3 files on the top level.
+# Lower these after a change that makes it possible. The goals: 22,000 lines and 7 files.
 MOST = {
-    "lines of code": 26000,
-    "Python files that a warm greedy batch enters": 14,
-    "ways for a sentence into the engine": 5,
-    "types of a result": 16,
-    "names of max_candidates": 4,
-    "names of finalize": 3,
-    "names of prune_threshold": 2,
-    "files on the top level": 24,
+    "lines of code": 23500,
+    "Python files that a warm greedy batch enters": 11,
+    "ways for a sentence into the engine": 1,
+    "types of a result": 4,
+    "names of max_candidates": 1,
+    "files that state max_candidates": 3,
+    "names of finalize": 1,
+    "files that state finalize": 3,
+    "names of prune_threshold": 1,
+    "files that state prune_threshold": 3,
+    "files on the top level": 3,
     "public options": 120,
 }
 

@@ -59,7 +59,7 @@ class FixedBeam(DecodingGenerator):
         limits = self.limits(request)
         for result in super().run(request):
             forced = []
-            if request.prefix is not None and not self.rule.waits:
+            if request.prefix is not None and not self.rule.is_papers:
                 forced = request.prefix[result.id, : limits.max_lens[result.id]].tolist()
             if self.eos in forced:
                 (best, *_), k = result.hypotheses, self.rule.beam

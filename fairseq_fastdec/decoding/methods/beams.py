@@ -118,14 +118,14 @@ class BeamRule:
     finalize: str
 
     @property
-    def waits(self) -> bool:
+    def is_papers(self) -> bool:
         """Whether finished candidates wait on the beam."""
         return self.finalize == "paper"
 
     @property
     def n_extensions(self) -> int:
         """The number of extensions of a beam that compete. At least k of 2k are unfinished."""
-        return self.beam if self.waits else 2 * self.beam
+        return self.beam if self.is_papers else 2 * self.beam
 
     def update(
         self, beam: Beam, extensions: list[Candidate], eos: int, are_samples: bool = False
@@ -138,7 +138,7 @@ class BeamRule:
         """
         if not are_samples:
             extensions = sorted(extensions, key=_total, reverse=True)[: self.n_extensions]
-        if self.waits:
+        if self.is_papers:
             self._update_as_paper(beam, extensions, eos)
         else:
             self._update_as_fairseq(beam, extensions, eos)
