@@ -58,7 +58,7 @@ class Ensemble:
     @property
     def has_sequential_heads(self) -> bool:
         """Return True if the heads are sequential, and support :meth:`begin_drafts`."""
-        return self.members[0].has_sequential_heads
+        return any(member.has_sequential_heads for member in self.members)
 
     @property
     def tokens_per_step(self) -> int:
@@ -128,7 +128,7 @@ class Ensemble:
         )
 
     def head_log_probs(self, features: Tensor, n_heads: int) -> Tensor:
-        """Log-probabilities of the parallel heads p_2 ... p_n.
+        """Log-probabilities of the parallel heads p_2 ... p_n, by the mean of models with heads.
 
         Args:
             features: ``[..., C]``.
@@ -136,31 +136,45 @@ class Ensemble:
         Returns:
             float32 ``[..., n_heads - 1, V]``; ``-inf`` for types that heads do not propose
         """
-        scores = [member.head_scores(part, 1, n_heads) for member, part in self._parts(features)]
+        parts = self._parts_with_heads(features)
+        scores = [member.head_scores(part, 1, n_heads) for member, part in parts]
         return _mean([_normalized(x.float(), self._proposed_types(x)) for x in scores])
 
     def begin_drafts(self, features: Tensor) -> Tensor:
-        """The first states of sequential heads: features ``[R, C]`` to ``[R, 1, C]``."""
-        drafts = [member.begin_drafts(part) for member, part in self._parts(features)]
-        return torch.cat(drafts, dim=-1)[:, None]
+        """The first states of sequential heads: features ``[R, C]`` to ``[R, 1, C']``.
+
+        C' is the sum of the sizes of the members with heads.
+        """
+        parts = self._parts_with_heads(features)
+        return torch.cat([member.begin_drafts(part) for member, part in parts], dim=-1)[:, None]
 
     def extend_drafts(self, states: Tensor, tokens: Tensor) -> Tensor:
-        """Advance states ``[R, 1, C]`` of sequential heads by one token each, int64 ``[R, 1]``."""
-        drafts = [member.extend_drafts(part, tokens) for member, part in self._parts(states)]
+        """Advance states ``[R, 1, C']`` of sequential heads by one token each, int64 ``[R, 1]``."""
+        drafts = [member.extend_drafts(part, tokens) for member, part in self._drafts(states)]
         return torch.cat(drafts, dim=-1)
 
     def draft_log_probs(self, states: Tensor) -> Tensor:
-        """Log-probabilities of the token after each state ``[..., C]``.
+        """Log-probabilities of the token after each state ``[..., C']``.
 
         Returns:
             float32 ``[..., V]``; ``-inf`` for types that heads do not propose
         """
-        scores = [member.draft_scores(part) for member, part in self._parts(states)]
+        scores = [member.draft_scores(part) for member, part in self._drafts(states)]
         return _mean([_normalized(x.float(), self._proposed_types(x)) for x in scores])
 
     def _parts(self, features: Tensor) -> Iterator[tuple[Any, Tensor]]:
         """Each member with its part of the features ``[..., C]``."""
         return zip(self.members, features.split(self._sizes, dim=-1))
+
+    def _parts_with_heads(self, features: Tensor) -> Iterator[tuple[Any, Tensor]]:
+        """The members with heads, each with its part of the features ``[..., C]``."""
+        return (own for own in self._parts(features) if own[0].block_size)
+
+    def _drafts(self, states: Tensor) -> Iterator[tuple[Any, Tensor]]:
+        """The members with heads, each with its part of the heads' states ``[..., C']``."""
+        sizes = zip(self.members, self._sizes)
+        parts = states.split([size for member, size in sizes if member.block_size], dim=-1)
+        return zip((member for member in self.members if member.block_size), parts)
 
     def _proposed_types(self, scores: Tensor) -> Optional[Tensor]:
         """The types that heads propose, int64 ``[K]``; ``None`` for all."""

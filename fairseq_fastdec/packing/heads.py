@@ -113,5 +113,6 @@ def has_sequential_heads(decoder: FairseqDecoder) -> bool:
 
 
 def heads_agree(models: Sequence[FairseqEncoderDecoderModel]) -> bool:
-    """Return True if all models have the same kind of heads, and can propose together."""
-    return len({has_sequential_heads(model.decoder) for model in models}) == 1
+    """Return True if all models with heads have the same kind, and can propose together."""
+    decoders = [model.decoder for model in models if getattr(model.decoder, "block_size", 0)]
+    return len(set(map(has_sequential_heads, decoders))) <= 1

@@ -210,7 +210,7 @@ def _engine_model(
     if hasattr(decoder, "head_features"):
         if not has_sequential_heads(decoder) and not decoder.identity_first_head:
             parts["p1"] = _heads(module.heads(precision, 0, 1))
-        if proposals.n_heads > 1:
+        if proposals.n_heads > 1:  # models without heads verify the proposals of others
             parts.update(_proposals(decoder, precision, proposals))
     n_tokens = getattr(decoder, "tokens_per_step", 1)
     parts["cross"] = _part(weights.cross_key_values)

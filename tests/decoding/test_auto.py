@@ -76,10 +76,10 @@ def test_stock_models_have_drafts_alone(way):
         assert_same_outputs(outputs(ours, SAMPLES), expected)
 
 
-def test_models_with_and_without_heads_have_drafts_alone():
+def test_the_heads_of_one_model_of_an_ensemble_propose():
     models = [blockwise_model(), stock_model()]
     ours, greedy = (generator_for(models, name) for name in ("auto", "greedy"))
-    assert isinstance(ours, Lookahead)
+    assert isinstance(ours, Blockwise)
     assert_same_outputs(outputs(ours, SAMPLES), outputs(greedy, SAMPLES))
 
 

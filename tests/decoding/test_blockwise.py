@@ -16,8 +16,13 @@ from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.engine.kernels.loading import library
 from tests.support import tiny
 from tests.support.blockwise import EOS, MAX_LEN, constant_model, generator_for, in_fp64
-from tests.support.to_read import record_into
-from tests.support.trained_models import TASK, blockwise_model
+from tests.support.to_read import (
+    assert_same_lists,
+    compiled_method,
+    method_to_read,
+    record_into,
+)
+from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 PAD = TASK.target_dictionary.pad()
 
@@ -251,25 +256,36 @@ def test_a_block_of_one_is_greedy():
     assert generator.statistics.row_invocations == greedy.statistics.row_invocations
 
 
-@pytest.mark.parametrize(
-    "sizes, which",
-    [
-        ((0, 2), "model 1 of the 2 in --path has"),
-        ((2, 0, 2, 0), "models 2, 4 of the 4 in --path have"),
-    ],
-)
-def test_the_models_of_an_ensemble_that_lack_heads(sizes, which):
-    heads = dict(block_heads="sequential", identity_first_head=True)
-    models = [
-        tiny.build_model(TASK, "blockwise_transformer", block_size=n, **heads)
-        if n
-        else tiny.build_model(TASK)
-        for n in sizes
-    ]
+@pytest.mark.parametrize("n, which", [(1, "the model has"), (2, "the 2 models have")])
+def test_models_without_heads_are_refused(n, which):
     with pytest.raises(ValueError, match=f"^--decoding blockwise: {which} no prediction heads; "):
-        generator_for(models)
+        generator_for([tiny.build_model(TASK)] * n)
 
 
-def test_a_model_without_heads_is_refused():
-    with pytest.raises(ValueError, match="no prediction heads.*blockwise_transformer"):
-        generator_for([tiny.build_model(TASK)])
+ENSEMBLES = {
+    "parallel": lambda: [stock_model(0), blockwise_model()],
+    "learned first": lambda: [
+        blockwise_model(identity_first_head=False, freeze_base=False), stock_model(1),
+    ],
+    "sequential": lambda: [
+        stock_model(0), blockwise_model(block_heads="sequential"), stock_model(1, decoder_layers=1),
+    ],
+    "two of three": lambda: [
+        blockwise_model(block_heads="sequential", seed=1), stock_model(0),
+        blockwise_model(block_heads="sequential"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_compiled", [True, False], ids=["compiled", "torch"])
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_all_members_verify_what_those_with_heads_propose(name, is_compiled):
+    """The output is that of greedy decoding with the ensemble."""
+    models, sample = ENSEMBLES[name](), tiny.random_batch(TASK, [3, 5, 8, 2], seed=3)
+    make = compiled_method if is_compiled else method_to_read
+    options = dict(proposal_confidence=0.0, engine_precision="fp32")
+    ours = make(models, "blockwise", options, max_len_b=12)
+    found = ours.generate(models, sample)
+    greedy = make(models, "greedy", dict(engine_precision="fp32"), max_len_b=12)
+    assert_same_lists(found, greedy.generate(models, sample), atol=1e-5)
+    assert ours.statistics.row_invocations < greedy.statistics.row_invocations

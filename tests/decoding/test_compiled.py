@@ -297,7 +297,7 @@ def test_models_of_another_number_of_tokens_a_step_are_refused():
         ("blocks", dict(by_time=True, min_block_size=2), "by_time: needs exact acceptance"),
         ("blocks", dict(acceptance="distance"), "values: must match the vocabulary"),
         ("blocks", dict(acceptance="none"), "acceptance: none"),
-        ("blocks", dict(decoding_block_size=3), "proposals: a model has no heads"),
+        ("blocks", dict(decoding_block_size=3), "proposals: no model has heads"),
         ("jacobi", dict(jacobi_block_size=0), "jacobi_block_size: must be at least 1"),
         ("beam", dict(beam=0), "beam, max_candidates: must be at least 1"),
         ("beam", dict(prune_threshold=-1), "prune_threshold: must not be negative"),

@@ -357,6 +357,10 @@ ENSEMBLES = {
         blockwise_model(block_heads="sequential"),
         blockwise_model(block_heads="sequential", block_output_rank=16, seed=1),
     ],
+    "heads of one": lambda: [stock_model(0), blockwise_model()],
+    "sequential heads of one": lambda: [
+        stock_model(0), blockwise_model(block_heads="sequential"), stock_model(1),
+    ],
     "three sequential": lambda: [
         blockwise_model(block_heads="sequential"),
         blockwise_model(block_heads="sequential", seed=1),

@@ -153,21 +153,17 @@ def number_of_heads(options: "DecodingOptions", trained: Sequence[int]) -> int:
         trained: the number of heads of each model.
 
     Raises:
-        ValueError: for models without heads, or with fewer than requested.
+        ValueError: if no model has heads, or one has fewer heads than requested.
     """
-    lacking = [str(number) for number, n in enumerate(trained, start=1) if n == 0]
-    if lacking:
-        which = "the model has"
-        if len(lacking) == 1 and len(trained) > 1:
-            which = f"model {lacking[0]} of the {len(trained)} in --path has"
-        elif len(trained) > 1:
-            which = f"models {', '.join(lacking)} of the {len(trained)} in --path have"
+    with_heads = [n for n in trained if n]
+    if not with_heads:
+        which = "the model has" if len(trained) == 1 else f"the {len(trained)} models have"
         raise ValueError(
             f"--decoding blockwise: {which} no prediction heads; train heads with --arch "
             "blockwise_transformer --criterion random_sub_loss --finetune-from-model CHECKPOINT, "
             "or use --decoding greedy"
         )
-    most = min(trained)
+    most = min(with_heads)
     n_heads = options.decoding_block_size or most
     if n_heads > most:
         raise ValueError(

@@ -109,11 +109,14 @@ void check(const GuessOptions &guesses, const Models &models) {
               "target_types: one is not in the vocabulary");
 }
 
-// Checks that all models have heads that can propose together.
-void check_heads(const Models &models, int64_t n_heads) {
+// Checks that there are heads, and that those of all models that have some can propose together.
+void check_heads(const Models &given, int64_t n_heads) {
+  Models models;
+  std::copy_if(given.begin(), given.end(), std::back_inserter(models),
+               [](const auto &model) { return model->proposes(); });
+  require(!models.empty(), "proposals: no model has heads");
   const Model &first = *models[0];
   for (const auto &model : models) {
-    require(model->has_heads() || model->has_sequential(), "proposals: a model has no heads");
     require(model->has_sequential() == first.has_sequential(),
             "proposals: heads must be of one kind");
     require(model->has_sequential() || n_heads == 1 + model->heads.n_heads,

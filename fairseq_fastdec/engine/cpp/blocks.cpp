@@ -8,7 +8,7 @@ BlockSearch::BlockSearch(Models models, Rules given_rules, BlockOptions options)
                         ? options.acceptance.acceptance_topk
                         : 1),
       acceptance(std::move(options.acceptance)),
-      proposer(make_proposer(*models[0], rules, outputs, options.proposals)),
+      proposer(make_proposer(models, rules, outputs, options.proposals)),
       decides_by_time(options.proposals.by_time),
       states(models.size()) {
   counters.accepted.assign(proposer->n_proposing(), 0);

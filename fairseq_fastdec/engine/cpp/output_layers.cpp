@@ -85,13 +85,12 @@ void OutputLayer::restrict(Choice &choice) const {
 
 OutputLayers::OutputLayers(const Models &models, const Rules &rules) {
   for (const auto &model : models) of_p1.emplace_back(model->output, rules);
-  const bool all_propose =
-      std::all_of(models.begin(), models.end(), [](const auto &own) { return own->proposes(); });
   const bool have_p1s = std::all_of(models.begin(), models.end(), [](const auto &own) {
-    return are_same(own->proposals, own->output);
+    return own->proposes() && are_same(own->proposals, own->output);
   });
-  if (!all_propose || have_p1s) return;
-  for (const auto &model : models) of_heads.emplace_back(model->proposals, rules);
+  if (have_p1s) return;
+  for (const auto &model : models)
+    if (model->proposes()) of_heads.emplace_back(model->proposals, rules);
 }
 
 void OutputLayers::allow(const std::vector<const std::vector<int64_t> *> &of_sentences) {

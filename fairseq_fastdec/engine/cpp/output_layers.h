@@ -60,6 +60,7 @@ class OutputLayers {
 
   // The output layers of p_1. All models have the same outputs, and so do all of their heads.
   const std::vector<OutputLayer> &of_models() const { return of_p1; }
+  // Those of the heads, in the order of the models that have heads.
   const std::vector<OutputLayer> &of_proposals() const {
     return of_heads.empty() ? of_p1 : of_heads;
   }

@@ -77,12 +77,14 @@ class Guesses : public Proposer {
   Guesser guesser;
 };
 
-// The base of heads of both kinds. An ensemble proposes the best tokens by the mean of the models'
-// probabilities.
+// The base of heads of both kinds. An ensemble proposes the best tokens by the mean of the
+// probabilities of the models that have heads.
 class HeadProposer : public Proposer {
  public:
-  HeadProposer(const Rules &rules, const OutputLayers &layers, const Proposals &proposals)
-      : rules(rules),
+  HeadProposer(std::vector<int64_t> proposing, const Rules &rules, const OutputLayers &layers,
+               const Proposals &proposals)
+      : proposing(std::move(proposing)),
+        rules(rules),
         layers(layers),
         layer(layers.of_proposals()[0]),
         proposals(proposals),
@@ -133,6 +135,7 @@ class HeadProposer : public Proposer {
     return blocks;
   }
 
+  const std::vector<int64_t> proposing;  // the numbers of the models that have heads
   const Rules &rules;
   const OutputLayers &layers;
   const OutputLayer &layer;  // the first model's; those of all models have the same outputs
@@ -150,16 +153,16 @@ class ParallelProposer : public HeadProposer {
   Blocks propose(Decoder &decoder, const std::vector<Row> &rows, const States &states) override {
     const int64_t n_rows = int64_t(rows.size()), n = n_rows * n_steps;
     const EndLimits ends = ends_behind(rows, rules, n_steps, false);
-    if (decoder.n_models() == 1) {
+    if (proposing.size() == 1) {
       BestTokens best = best_tokens(decoder, n);
-      best.x = outputs_of(decoder, 0, n_rows, states);
+      best.x = outputs_of(decoder, proposing[0], n_rows, states);
       best.no_end = ends.no_end_or_null(), best.only_end = ends.only_end_or_null();
       run(best, choice_scratch);
     } else {
       std::vector<Product> logits_of = products(decoder, n);
-      for (int64_t member = 0; member < decoder.n_models(); ++member) {
-        Product &product = logits_of[member];
-        product.x = outputs_of(decoder, member, n_rows, states);
+      for (size_t number = 0; number < proposing.size(); ++number) {
+        Product &product = logits_of[number];
+        product.x = outputs_of(decoder, proposing[number], n_rows, states);
         run(product, product_scratch, rules.temperature);
       }
       TopK best = ranking(decoder, n, logits_of);
@@ -202,8 +205,8 @@ class SequentialProposer : public HeadProposer {
 
   Blocks propose(Decoder &decoder, const std::vector<Row> &rows, const States &states) override {
     const EndLimits ends = ends_behind(rows, rules, n_steps, true);
-    return decoder.n_models() == 1 ? propose_at_once(decoder, rows, states, ends)
-                                   : propose_together(decoder, rows, states, ends);
+    return proposing.size() == 1 ? propose_at_once(decoder, rows, states, ends)
+                                 : propose_together(decoder, rows, states, ends);
   }
 
  private:
@@ -211,13 +214,12 @@ class SequentialProposer : public HeadProposer {
   std::vector<SequentialHeads> heads_of(Decoder &decoder, const States &states) {
     const int64_t n = decoder.n_rows();
     int64_t most = 0;
-    for (int64_t member = 0; member < decoder.n_models(); ++member)
-      most = std::max(most, decoder.model(member).decoder.dim);
+    for (int64_t member : proposing) most = std::max(most, decoder.model(member).decoder.dim);
     outputs.reserve(n * most);
     begins = even_begins(n, 1);
     head_states.resize(decoder.n_models());
     std::vector<SequentialHeads> members;
-    for (int64_t member = 0; member < decoder.n_models(); ++member) {
+    for (int64_t member : proposing) {
       SequentialHeads own = decoder.model(member).sequential;
       decoder.set_rows(member, 0, own.step);
       own.step.n_threads = decoder.n_threads(), own.step.begins = begins.data();
@@ -269,9 +271,9 @@ class SequentialProposer : public HeadProposer {
     ProposalChains chains = chains_of(n_rows);
     bool go_on = true;
     for (int64_t step = 0; step < n_steps && go_on; ++step) {
-      for (int64_t member = 0; member < decoder.n_models(); ++member) {
-        SequentialHeads &own = members[member];
-        Product &product = logits_of[member];
+      for (size_t number = 0; number < members.size(); ++number) {
+        SequentialHeads &own = members[number];
+        Product &product = logits_of[number];
         own.step.tokens = step ? best.tokens : next.data();
         run(own, scratch);
         own.from_features = nullptr;
@@ -295,11 +297,15 @@ class SequentialProposer : public HeadProposer {
 
 }  // namespace
 
-std::unique_ptr<Proposer> make_proposer(const Model &model, const Rules &rules,
-                                      const OutputLayers &layers, const Proposals &proposals) {
+std::unique_ptr<Proposer> make_proposer(const Models &models, const Rules &rules,
+                                        const OutputLayers &layers, const Proposals &proposals) {
   if (proposals.decoding_block_size == 1) return std::make_unique<Guesses>(rules, proposals);
-  if (model.has_sequential()) return std::make_unique<SequentialProposer>(rules, layers, proposals);
-  return std::make_unique<ParallelProposer>(rules, layers, proposals);
+  std::vector<int64_t> proposing;
+  for (size_t member = 0; member < models.size(); ++member)
+    if (models[member]->proposes()) proposing.push_back(int64_t(member));
+  if (models[proposing[0]]->has_sequential())
+    return std::make_unique<SequentialProposer>(proposing, rules, layers, proposals);
+  return std::make_unique<ParallelProposer>(proposing, rules, layers, proposals);
 }
 
 }  // namespace fastdec

@@ -56,7 +56,8 @@ class Proposer {
   virtual int64_t n_proposing() const { return 0; }
 };
 
-std::unique_ptr<Proposer> make_proposer(const Model &model, const Rules &rules,
-                                      const OutputLayers &outputs, const Proposals &proposals);
+// At least one of the models has heads if they are to propose.
+std::unique_ptr<Proposer> make_proposer(const Models &models, const Rules &rules,
+                                        const OutputLayers &outputs, const Proposals &proposals);
 
 }  // namespace fastdec
