@@ -5,15 +5,15 @@ from scripts import structure
 # Lower these after a change that makes it possible. The goals: 22,000 lines, 7 files, 1 way,
 # 4 types, 1 name and 3 files on the top level.
 MOST = {
-    "lines of code": 26000,
+    "lines of code": 24000,
     "Python files that a warm greedy batch enters": 14,
     "ways for a sentence into the engine": 5,
     "types of a result": 16,
     "names of max_candidates": 4,
     "names of finalize": 3,
     "names of prune_threshold": 2,
-    "files on the top level": 24,
-    "public options": 120,
+    "files on the top level": 3,
+    "public options": 100,
 }
 
 
