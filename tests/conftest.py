@@ -106,7 +106,7 @@ def blockwise(corpus, baseline, made):
 
     def train(directory):
         command_line.train(
-            corpus, directory, "--task", "translation_fastdec", "--arch", "blockwise_transformer",
+            corpus, directory, "--task", "translation", "--arch", "blockwise_transformer",
             "--block-size", 3, "--identity-first-head", "--freeze-base",
             "--finetune-from-model", baseline, "--criterion", "random_sub_loss",
             updates=60,

@@ -15,6 +15,7 @@ from fairseq_cli import generate
 import fairseq_fastdec
 from fairseq_fastdec import __main__ as front
 
+DOUBLE = "translation_double_token"
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -96,10 +97,7 @@ def test_a_wheel_without_compiled_code_has_another_name(tmp_path):
     assert not [name for name in names if "_engine." in name]
 
 
-@pytest.mark.parametrize(
-    "given, task",
-    [([], "translation"), (["--task", "translation_fastdec"], "translation_fastdec")],
-)
+@pytest.mark.parametrize("given, task", [([], "translation"), (["--task", DOUBLE], DOUBLE)])
 def test_fairseqs_commands_know_the_plugin(given, task, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["unchanged"])
     seen = []

@@ -29,9 +29,9 @@ def training(*words):
     [
         (generation, ["--task", "translation"], ["--beam", "3", "--cpu"]),
         (generation, ["--bpe", "subword_nmt"], ["--bpe-codes", "it's", "--lenpen", "0.5"]),
-        (generation, ["--task", "translation_fastdec"], ["--decoding", "greedy"]),
+        (generation, ["--task", "translation"], ["--decoding", "greedy"]),
         (training, ["--task", "translation"], ["--share-all-embeddings", "--lr", "1e-3,2e-3"]),
-        (training, ["--task", "translation_fastdec"], ["--tensorboard-logdir", "x=y"]),
+        (training, ["--task", "translation"], ["--tensorboard-logdir", "x=y"]),
     ],
 )
 def test_the_configuration_is_hydras(parse, words, changed):

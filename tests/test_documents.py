@@ -73,7 +73,7 @@ def test_options_exist(command, monkeypatch):
         name, *rest = arguments[2:]
         if name in front.COMMANDS:
             return _check_parsed(lambda: front.main([name, *rest]), ["front", *rest], monkeypatch)
-        plugin = ["--user-dir", front.USER_DIR, "--task", "translation_fastdec"]
+        plugin = ["--user-dir", front.USER_DIR, "--task", "translation"]
         _check_fairseq(f"fairseq-{name}", [*plugin, *rest])
     elif arguments[0] == "setup.py":
         assert arguments[1:] == ["build_ext", "--inplace"]

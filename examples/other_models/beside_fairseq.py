@@ -114,7 +114,7 @@ def measurements(
         for size, n_sentences in BATCHES.items():
             name = f"speed {search} {size}"
             command = [*commands.module("benchmarks.compare"), *given]
-            command += ["--task", f"{model.task}_fastdec", "--device", "cpu", "--batch-size", size]
+            command += ["--task", model.task, "--device", "cpu", "--batch-size", size]
             command += ["--sentences", n_sentences, "--rounds", n_rounds, "--processes", "1"]
             command += ["--threads", n_threads, "--output", work / name, "--num-workers", "0"]
             for method, words in methods(model, beam, work).items():
@@ -123,7 +123,7 @@ def measurements(
     for search, beam in SEARCHES.items():
         for method, words in methods(model, beam, work).items():
             command = [*commands.fairseq("generate"), *given, "--user-dir", commands.PLUGIN]
-            command += ["--task", f"{model.task}_fastdec", "--cpu", "--batch-size", "1", *words]
+            command += ["--task", model.task, "--cpu", "--batch-size", "1", *words]
             command += ["--gen-subset", "one", "--num-workers", "0"]
             yield Measurement(f"command {search} {method}", command, True)
 

@@ -59,9 +59,10 @@ from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
-from fairseq.tasks import speech_to_text
+from fairseq.tasks import TASK_REGISTRY, speech_to_text
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from fairseq.trainer import Trainer
+from omegaconf import DictConfig, open_dict
 
 try:
     from numpy._core import multiarray
@@ -126,6 +127,8 @@ def install() -> None:
         wrap(owner, "__del__", _if_it_was_read)
     wrap(dictionary.Dictionary, "add_from_file", _naming_the_dictionary)
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _naming_the_file)
+    wrap(checkpoint_utils, "load_checkpoint_to_cpu", _with_current_task)
+    wrap(checkpoint_utils, "overwrite_args_by_name", _overwriting_current_task)
     wrap(checkpoint_utils, "verify_checkpoint_directory", _naming_save_dir)
     wrap(Trainer, "__init__", _with_checks_of_training)
     wrap(Trainer, "load_checkpoint", _with_check_by_task)
@@ -241,6 +244,38 @@ def _naming_the_dictionary(add_from_file, dictionary, file):
 def _naming_the_file(load_checkpoint_to_cpu, path, *args, **kwargs):
     with errors_with_name(path):
         return load_checkpoint_to_cpu(path, *args, **kwargs)
+
+
+def _with_current_task(load_checkpoint_to_cpu, *args, **kwargs):
+    state = load_checkpoint_to_cpu(*args, **kwargs)
+    _rename_task(state.get("cfg"))
+    return state
+
+
+def _overwriting_current_task(overwrite_args_by_name, cfg, overrides):
+    """Rename the task first, since options of its current name can be overwritten."""
+    _rename_task(cfg)
+    overwrite_args_by_name(cfg, overrides)
+
+
+def _rename_task(cfg: Any) -> None:
+    """Give the task in a checkpoint's configuration its current name."""
+    task = cfg.get("task") if isinstance(cfg, DictConfig) else None
+    if isinstance(task, argparse.Namespace):
+        task.task = current_task(task.task)
+    elif isinstance(task, DictConfig):
+        with open_dict(task):
+            task._name = current_task(str(task.get("_name")))
+
+
+def current_task(name: str) -> str:
+    """The current name of a task in a checkpoint.
+
+    Before 2026-11-25, the plugin saved ``TASK_fastdec`` for fairseq's ``TASK``.
+    """
+    stock = name.removesuffix("_fastdec")
+    is_old = stock != name and name not in TASK_REGISTRY and stock in TASK_REGISTRY
+    return stock if is_old else name
 
 
 def _naming_save_dir(verify_checkpoint_directory, save_dir):

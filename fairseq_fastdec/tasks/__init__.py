@@ -3,9 +3,10 @@
 from functools import partial
 
 from ..fairseq_patches.lean_imports import once_run
-from . import saved_task, translation_double_token, translation_fastdec  # noqa: F401
+from . import saved_task, translation_double_token  # noqa: F401
 from .fast_decoding import FastDecoding
 from .registration import register_fastdec, take_over
+from .translation_fastdec import TranslationFastdecConfig, TranslationFastdecTask
 
 __all__ = ["FastDecoding", "register_fastdec"]
 
@@ -18,7 +19,7 @@ OTHERS = (
     "translation_multi_simple_epoch",
 )
 
-take_over("translation", translation_fastdec.TranslationFastdecTask)
+take_over("translation", TranslationFastdecTask, TranslationFastdecConfig)
 for task in OTHERS:
     once_run(f"fairseq.tasks.{task}", partial(register_fastdec, task))
 

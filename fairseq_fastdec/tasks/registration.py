@@ -1,15 +1,13 @@
-"""Registers tasks with fast decoding under the names of existing tasks."""
+"""Registers tasks with fast decoding in place of existing tasks."""
 
 from dataclasses import make_dataclass
 from typing import NamedTuple, Optional
 
 from fairseq.dataclass import FairseqDataclass
-from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY, FairseqTask, register_task
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY, FairseqTask
 
 from ..decoding.options import DecodingOptions, store_config
 from .fast_decoding import FastDecoding
-
-SUFFIX = "_fastdec"
 
 
 class Stock(NamedTuple):
@@ -33,8 +31,7 @@ def register_fastdec(task: str) -> type[FairseqTask]:
         register_fastdec("my_translation")
 
     Call this in the package of ``--user-dir`` after the task itself is registered. With the
-    default, ``--decoding fairseq``, the task is unchanged. The new task is also registered as
-    ``my_translation_fastdec``.
+    default, ``--decoding fairseq``, the task is unchanged.
 
     Args:
         task: the name of a registered task with encoder-decoder models.
@@ -54,20 +51,22 @@ def register_fastdec(task: str) -> type[FairseqTask]:
         {"__doc__": f"``{task}`` with ``--decoding``.", "__module__": stock.__module__},
     )
     options = TASK_DATACLASS_REGISTRY.get(task)
-    register_task(task + SUFFIX, None if options is None else _with_decoding(options))(extended)
-    take_over(task, extended)
+    take_over(task, extended, None if options is None else _with_decoding(options))
     return extended
 
 
-def take_over(name: str, replacement: type[FairseqTask]) -> None:
+def take_over(
+    name: str, replacement: type[FairseqTask], options: Optional[type[FairseqDataclass]]
+) -> None:
     """Make ``--task name``, checkpoints and configurations with that name use another class.
 
     Args:
-        replacement: a subclass of the task with that name, registered under another name.
+        replacement: a subclass of the task with that name.
+        options: its dataclass; ``None`` for a task with the classic argument parser.
     """
-    options = getattr(replacement, "__dataclass")
     STOCK[name] = Stock(TASK_REGISTRY[name], TASK_DATACLASS_REGISTRY.get(name))
     TASK_REGISTRY[name] = replacement
+    setattr(replacement, "__dataclass", options)  # as fairseq's register_task does
     if options is not None:
         TASK_DATACLASS_REGISTRY[name] = options
         store_config(name, options)

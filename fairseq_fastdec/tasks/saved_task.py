@@ -1,8 +1,7 @@
 """Saves checkpoints with the names and options of stock tasks, so that fairseq can load them.
 
 The plugin's options are for decoding or for a single training run, so checkpoints do not need them.
-Without the plugin, a checkpoint of ``translation_fastdec`` would fail with "Could not infer task
-type". So :func:`install` makes fairseq-train save ``translation`` and its options.
+:func:`install` makes fairseq-train save only the options of the stock task.
 """
 
 from argparse import Namespace
@@ -13,8 +12,9 @@ from typing import Any, cast
 from fairseq.trainer import Trainer
 
 from ..decoding.options import DecodingOptions
+from ..fairseq_patches.compat import current_task
 from ..fairseq_patches.wrapping import wrap
-from .registration import STOCK, SUFFIX
+from .registration import STOCK
 
 
 def install() -> None:
@@ -39,8 +39,7 @@ def stock_task(options: Any) -> Any:
     is_namespace = isinstance(options, Namespace)
     values = vars(options) if is_namespace else options
     key = "task" if is_namespace else "_name"
-    name = str(values.get(key))
-    stock = name[: -len(SUFFIX)] if name.endswith(SUFFIX) else name
+    stock = current_task(str(values.get(key)))
     if stock not in STOCK:
         return options
     if is_namespace:

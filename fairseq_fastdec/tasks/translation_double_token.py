@@ -12,13 +12,13 @@ from .translation_fastdec import TranslationFastdecConfig, TranslationFastdecTas
 
 @dataclass
 class TranslationDoubleTokenConfig(TranslationFastdecConfig):
-    """The options of ``translation_fastdec`` and the order of decoding."""
+    """The options of ``translation`` and the order of decoding."""
 
     decoding: Optional[str] = field(  # type: ignore[assignment]
         default=None,
         metadata={
             "help": "decoding method: double_token, or with --tokens-per-step 1 any method of "
-            "translation_fastdec (default: double_token; beam with --tokens-per-step 1)"
+            "translation (default: double_token; beam with --tokens-per-step 1)"
         },
     )
     token_order: ChoiceEnum(list(ORDERS)) = field(

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -28,7 +27,6 @@ class TranslationFastdecConfig(DecodingOptions, TranslationConfig):
     )
 
 
-@register_task("translation_fastdec", dataclass=TranslationFastdecConfig)
 class TranslationFastdecTask(TokenOrders, FastDecoding, TranslationTask):
     """``--task translation`` with ``--decoding`` and its options.
 

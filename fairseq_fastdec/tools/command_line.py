@@ -120,8 +120,7 @@ def is_translation(arguments: Sequence[str]) -> bool:
     """Whether a command line is for the translation task, the default, with ``--decoding``."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--task", default="translation")
-    task = parser.parse_known_args(arguments)[0].task
-    return task in ("translation", "translation_fastdec")
+    return parser.parse_known_args(arguments)[0].task == "translation"
 
 
 def one_or_all(models: list[str]) -> Any:

@@ -43,7 +43,7 @@ def test_they_are_decoded_as_by_fairseq_to_the_same_length(name, tmp_path):
     for beam, decoding in ((1, "greedy"), (5, "beam")):
         options = ["--beam", beam, "--batch-size", 16]
         theirs = printed(model.task, *options)
-        ours = printed(f"{model.task}_fastdec", *options, "--decoding", decoding)
+        ours = printed(model.task, *options, "--decoding", decoding)
         assert command_line.hypotheses(ours) == command_line.hypotheses(theirs)
         # Scores, because some tokens are not printed.
         scores = re.findall(r"(?m)^P-\d+\t(.*)$", ours)

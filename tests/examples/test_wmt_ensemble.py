@@ -67,7 +67,7 @@ def test_all_methods_parse():
     for method in recipe.METHODS.values():
         assert method[1] in {"fairseq", "greedy", "beam", "variable_beam", "streaming"}
         if method[1] in available:
-            parser = options.get_generation_parser(default_task="translation_fastdec")
+            parser = options.get_generation_parser(default_task="translation")
             options.parse_args_and_arch(parser, ["data", "--path", "model.pt", *method])
 
 

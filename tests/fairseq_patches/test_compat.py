@@ -9,10 +9,12 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from fairseq.distributed import utils as distributed_utils
+from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 
+from fairseq_fastdec.fairseq_patches import compat
 from tests.support import after_import, tiny
-from tests.support.command_line import generate, hypotheses, interactive
+from tests.support.command_line import generate, hypotheses, interactive, train
 from tests.support.malicious import Malicious
 
 
@@ -124,8 +126,8 @@ def test_every_sentence_is_in_a_batch_once_and_in_order(n_sentences, limits):
     assert [index for batch in batches for index in batch] == list(range(n_sentences))
 
 
-def test_task_options_of_another_version_are_dropped(baseline, corpus, tmp_path):
-    """Such as those of a plugin that has removed an option since."""
+def test_checkpoints_of_the_first_version(baseline, corpus, tmp_path):
+    """It saved tasks under names that exist no longer, and options that it has removed since."""
     state = torch.load(baseline, weights_only=True)
     state["cfg"]["task"] = {**state["cfg"]["task"], "_name": "translation_fastdec", "removed": 3}
     torch.save(state, tmp_path / "old.pt")
@@ -135,7 +137,34 @@ def test_task_options_of_another_version_are_dropped(baseline, corpus, tmp_path)
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
         [str(tmp_path / "old.pt")], {"data": str(corpus)}
     )
-    assert not hasattr(task.cfg, "removed")
+    assert task.cfg._name == "translation" and not hasattr(task.cfg, "removed")
+    (stock,), _, _ = checkpoint_utils.load_model_ensemble_and_task(
+        [str(baseline)], {"data": str(corpus)}
+    )
+    assert torch.equal(models[0].decoder.embed_tokens.weight, stock.decoder.embed_tokens.weight)
+    # An option that the checkpoint does not have is not lost.
+    hub = TransformerModel.from_pretrained(
+        str(tmp_path), "old.pt", str(corpus), tokenizer=None, bpe=None, decoding="greedy"
+    )
+    assert hub.task.cfg.decoding == "greedy"
+    options = ["--arch", "transformer", "--criterion", "label_smoothed_cross_entropy"]
+    options += ["--restore-file", tmp_path / "old.pt"]
+    train(corpus, tmp_path / "new", *options, updates=152)
+
+
+@pytest.mark.parametrize("overrides", [None, {"beam": 2}])
+def test_tasks_without_a_dataclass_of_the_first_version(baseline, tmp_path, overrides):
+    state = torch.load(baseline, weights_only=True)
+    state["cfg"]["task"] = argparse.Namespace(task="multilingual_translation_fastdec", data="d")
+    torch.save(state, tmp_path / "old.pt")
+    loaded = checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "old.pt"), overrides)
+    assert loaded["cfg"].task.task == "multilingual_translation"
+
+
+def test_current_names_of_tasks():
+    assert compat.current_task("speech_to_text_fastdec") == "speech_to_text"
+    for name in ("translation", "translation_double_token", "no_task", "no_task_fastdec"):
+        assert compat.current_task(name) == name
 
 
 def passed_on(rank, folder):

@@ -61,7 +61,7 @@ def fairseq_help(capsys, monkeypatch):
 
 @pytest.mark.parametrize("command", [generate, interactive, train])
 def test_fairseqs_commands(fairseq_help, command):
-    text = fairseq_help(command, "--task", "translation_fastdec", flag="--help-all")
+    text = fairseq_help(command, "--task", "translation", flag="--help-all")
     found = groups(text)
     titles = ("decoding", "blockwise decoding", "Jacobi decoding and lookahead", "beams", "drafts")
     assert sorted(OURS) == sorted(flag for title in titles for flag in found[title])
@@ -85,13 +85,13 @@ def test_fairseqs_commands(fairseq_help, command):
 )
 @pytest.mark.parametrize("flag", ["-h", "--help"])
 def test_the_help_is_short_and_begins_with_our_options(fairseq_help, command, main, others, flag):
-    text = fairseq_help(command, "--task", "translation_fastdec", flag=flag)
+    text = fairseq_help(command, "--task", "translation", flag=flag)
     flags = set(re.findall(r"--[\w-]+", text))
     assert set(OURS) | main | {"--help-all"} <= flags and not others & flags
     titles = list(groups(text))
     assert titles.index("decoding") < titles.index("beams") < titles.index("options")
     assert len(text.splitlines()) < 260
-    whole = fairseq_help(command, "--task", "translation_fastdec", flag="--help-all")
+    whole = fairseq_help(command, "--task", "translation", flag="--help-all")
     assert len(whole.splitlines()) > 2 * len(text.splitlines())
     titles = list(groups(whole))
     assert titles.index("decoding") < titles.index("beams") < titles.index("options")
@@ -113,7 +113,7 @@ def test_what_a_model_a_criterion_and_another_task_add(fairseq_help):
 
 
 def test_without_help_nothing_changes(monkeypatch):
-    parser = options.get_generation_parser(default_task="translation_fastdec")
+    parser = options.get_generation_parser(default_task="translation")
     args = options.parse_args_and_arch(parser, ["data", "--decoding", "greedy"])
     assert (args.decoding, args.data) == ("greedy", "data")
     with pytest.raises(SystemExit):

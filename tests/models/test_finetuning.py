@@ -140,7 +140,7 @@ def test_one_line_and_no_list_of_parameters(corpus, baseline, tmp_path, caplog):
     sizes = [{"64": "48"}.get(option, option) for option in command_line.TINY]
     with pytest.raises(ValueError) as refusal:
         train(
-            corpus, tmp_path, "--task", "translation_fastdec", "--arch", "blockwise_transformer",
+            corpus, tmp_path, "--task", "translation", "--arch", "blockwise_transformer",
             "--criterion", "random_sub_loss", "--finetune-from-model", baseline, updates=1,
             sizes=sizes,
         )  # fmt: skip
@@ -153,7 +153,7 @@ def test_one_line_and_no_list_of_parameters(corpus, baseline, tmp_path, caplog):
 
 def train_heads(corpus, new, old, *options, sizes=()):
     train(
-        corpus, new, "--task", "translation_fastdec", "--arch", "blockwise_transformer",
+        corpus, new, "--task", "translation", "--arch", "blockwise_transformer",
         "--criterion", "random_sub_loss", "--finetune-from-model", old / "checkpoint_last.pt",
         *options, updates=1, sizes=sizes,
     )  # fmt: skip

@@ -57,7 +57,7 @@ def test_the_second_translation_of_the_hub_prepares_nothing(
 ):
     """fairseq's hub interface builds a generator in every call."""
     hub = TransformerModel.from_pretrained(
-        str(baseline.parent), baseline.name, str(corpus), task="translation_fastdec"
+        str(baseline.parent), baseline.name, str(corpus), task="translation"
     )
     options = dict(decoding="greedy", engine_precision=precision, beam=1)
     first = hub.translate(["a b c"], **options)

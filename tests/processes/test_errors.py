@@ -31,7 +31,7 @@ def start(program, *arguments, **environment):
     return after_import.run(START.format(program), *arguments, **environment)
 
 
-PLUGIN = ("--user-dir", ROOT / "fairseq_fastdec", "--task", "translation_fastdec", "--cpu")
+PLUGIN = ("--user-dir", ROOT / "fairseq_fastdec", "--task", "translation", "--cpu")
 
 
 @pytest.mark.parametrize("program", ["generate", "interactive"])

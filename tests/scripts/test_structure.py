@@ -15,7 +15,7 @@ MOST = {
     "names of prune_threshold": 1,
     "files that state prune_threshold": 3,
     "files on the top level": 3,
-    "public options": 120,
+    "public options": 100,
 }
 
 

@@ -80,7 +80,7 @@ def _greedy(model, task, n_sentences, precision):
 
 def _measure(data, n_sentences=200):
     path = Path(__file__).parents[2] / "examples" / "en_de" / "model" / "checkpoint.pt"
-    overrides = {"data": data, "task": "translation_fastdec"}
+    overrides = {"data": data, "task": "translation"}
     models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
     task.load_dataset("test")
     targets = (task.dataset("test")[number]["target"] for number in range(n_sentences))

@@ -135,7 +135,7 @@ def test_training_keeps_its_batches(corpus, tmp_path, caplog):
         caplog.clear()
         with caplog.at_level("INFO"):
             train(
-                corpus, tmp_path / decoding, "--task", "translation_fastdec", "--arch",
+                corpus, tmp_path / decoding, "--task", "translation", "--arch",
                 "transformer", "--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_b": 9}',
                 "--decoding", decoding, updates=4,
             )  # fmt: skip

@@ -57,7 +57,7 @@ def test_our_tools(corpus, baseline, tmp_path, released):
 def test_the_hub_keeps_its_models(corpus, baseline, released):
     hub = TransformerModel.from_pretrained(
         str(baseline.parent), baseline.name, str(corpus), tokenizer=None, bpe=None,
-        task="translation_fastdec",
+        task="translation",
     )  # fmt: skip
     translated = hub.translate("a b c", decoding="greedy")
     assert hub.translate("a b c", decoding="greedy", engine_precision="int8") == translated
@@ -68,12 +68,12 @@ def test_the_hub_keeps_its_models(corpus, baseline, released):
 def test_training_keeps_its_model(corpus, tmp_path, released):
     vars(checkpoint_utils.save_checkpoint).pop("best", None)
     train(
-        corpus, tmp_path, "--task", "translation_fastdec", "--arch", "transformer",
+        corpus, tmp_path, "--task", "translation", "--arch", "transformer",
         "--criterion", "cross_entropy", "--eval-bleu", "--eval-bleu-args",
         '{"decoding": "greedy", "max_len_b": 5}', updates=2,
     )  # fmt: skip
     assert released() == 0
-    bleu = ("--task", "translation_fastdec", "--eval-bleu", *GREEDY)
+    bleu = ("--task", "translation", "--eval-bleu", *GREEDY)
     validate(corpus, tmp_path / "checkpoint_last.pt", *bleu)
     assert released() == 0
 

@@ -15,14 +15,12 @@ PAGE = snippets.ROOT / "docs" / "models.md"
 
 @pytest.mark.parametrize("name", STOCK)
 def test_fairseqs_tasks(name):
-    """They have --decoding under their own names; the names with _fastdec are aliases."""
+    """They have --decoding under their own names."""
     own, stock = TASK_REGISTRY[name], STOCK[name]
-    assert own is TASK_REGISTRY[f"{name}_fastdec"]
     assert issubclass(own, FastDecoding) and issubclass(own, stock.task)
     assert not issubclass(stock.task, FastDecoding)
     if stock.options is not None:
         options = TASK_DATACLASS_REGISTRY[name]
-        assert options is TASK_DATACLASS_REGISTRY[f"{name}_fastdec"]
         assert issubclass(options, DecodingOptions) and issubclass(options, stock.options)
 
 
@@ -66,8 +64,8 @@ def test_a_task_for_an_older_fairseq():
             return cfg
 
     own = register_fastdec("with_options")
-    assert TASK_REGISTRY["with_options_fastdec"] is own
-    options = TASK_DATACLASS_REGISTRY["with_options_fastdec"](decoding="greedy")
+    assert TASK_REGISTRY["with_options"] is own
+    options = TASK_DATACLASS_REGISTRY["with_options"](decoding="greedy")
     words = tiny.dictionary(3)
     task = own(options, words, words)
     assert options.left_pad_source and task.build_model("model", from_checkpoint=True) == "model"

@@ -1,4 +1,4 @@
-"""Checkpoints of ``translation_fastdec`` are checkpoints of ``translation``."""
+"""Checkpoints have the names and options of fairseq's tasks."""
 
 from argparse import Namespace
 from dataclasses import fields
@@ -26,12 +26,8 @@ print(*hub.translate(sentences, beam=2), sep="\\n")
 
 
 @pytest.mark.skipif(tiny.OLD_FAIRSEQ, reason=skips.STOCK_0_12_2)
-@pytest.mark.parametrize("task", ["translation", "translation_fastdec"])
-def test_fairseq_without_the_plugin_loads_what_it_trained(task, corpus, baseline, tmp_path, caplog):
-    options = [
-        "--task", task, "--arch", "transformer", "--decoding", "greedy",
-        "--finetune-from-model", baseline,
-    ]  # fmt: skip
+def test_fairseq_without_the_plugin_loads_what_it_trained(corpus, baseline, tmp_path, caplog):
+    options = ["--arch", "transformer", "--decoding", "greedy", "--finetune-from-model", baseline]
     train(corpus, tmp_path, *options, updates=2)
     task = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)["cfg"]["task"]
     assert task["_name"] == "translation"

@@ -216,7 +216,7 @@ def test_another_order_than_the_checkpoints(corpus, double, command, flags):
 def test_a_checkpoint_finds_its_order(corpus, double, baseline, tmp_path):
     """Without --task, in fairseq-generate and -interactive, in the natural order."""
     expected = generate(corpus, double, *order_flags("bidirectional", 2))
-    for flags in ((), ("--decoding", "double_token"), ("--task", "translation_fastdec")):
+    for flags in ((), ("--decoding", "double_token")):
         printed = generate(corpus, double, *flags)
         assert printed.replace("task 'translation", "") == expected
     lines = ["a b c d", "j i"]

@@ -162,7 +162,7 @@ def test_distance_on_words(corpus, blockwise):
 def test_a_target_longer_than_the_positions(corpus, tmp_path):
     with pytest.raises(Exception, match="are invalid|is invalid"):
         train(
-            corpus, tmp_path, "--task", "translation_fastdec", "--arch", "blockwise_transformer",
+            corpus, tmp_path, "--task", "translation", "--arch", "blockwise_transformer",
             "--criterion", "random_sub_loss", "--max-target-positions", 5, updates=1,
         )  # fmt: skip
 
@@ -174,7 +174,7 @@ def test_eval_bleu_during_training_follows_the_weights(corpus, tmp_path, caplog)
         caplog.clear()
         with caplog.at_level("INFO"):
             train(
-                corpus, tmp_path / decoding, "--task", "translation_fastdec", "--eval-bleu",
+                corpus, tmp_path / decoding, "--task", "translation", "--eval-bleu",
                 "--arch", "blockwise_transformer", "--block-size", 2, "--criterion",
                 "random_sub_loss", "--validate-interval", 4, "--decoding", decoding,
                 "--eval-bleu-args", '{"beam": 1, "max_len_b": 12}',
@@ -225,7 +225,7 @@ def test_cpu_autocast_of_a_model_elsewhere():
 
 def test_cpu_autocast_on_the_command_line(corpus, tmp_path):
     train(
-        corpus, tmp_path, "--task", "translation_fastdec", "--arch", "transformer",
+        corpus, tmp_path, "--task", "translation", "--arch", "transformer",
         "--criterion", "label_smoothed_cross_entropy", "--cpu-autocast", updates=20,
     )  # fmt: skip
     state = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
@@ -237,7 +237,7 @@ def test_options_for_one_generator(corpus, blockwise, tmp_path, caplog):
     """--eval-bleu-args may name the method."""
     with caplog.at_level("INFO"):
         train(
-            corpus, tmp_path, "--task", "translation_fastdec", "--arch", "transformer",
+            corpus, tmp_path, "--task", "translation", "--arch", "transformer",
             "--eval-bleu", "--eval-bleu-args", '{"beam": 1, "decoding": "greedy"}', updates=2,
         )  # fmt: skip
     assert "tokens_per_invocation 1" in caplog.text
@@ -245,7 +245,7 @@ def test_options_for_one_generator(corpus, blockwise, tmp_path, caplog):
 
 def test_validate(corpus, blockwise, caplog):
     with caplog.at_level("INFO"):
-        validate(corpus, blockwise, "--task", "translation_fastdec", "--valid-subset", "valid")
+        validate(corpus, blockwise, "--task", "translation", "--valid-subset", "valid")
     assert "accuracy_p3" in caplog.text
 
 
@@ -273,7 +273,7 @@ def test_the_hub_interface(corpus, baseline, blockwise):
     def translations(path, **options):
         hub = TransformerModel.from_pretrained(
             str(path.parent), path.name, str(corpus), tokenizer=None, bpe=None,
-            task="translation_fastdec",
+            task="translation",
         )  # fmt: skip
         sentences = ["a b c d", "j i", "c a c a c"]
         return hub.translate(sentences, beam=1, **options)

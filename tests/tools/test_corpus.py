@@ -61,7 +61,7 @@ def test_the_models_greatest_lengths_hold(cfg):
         Corpus(cfg()).batches(range(29), [model])
 
 
-@pytest.mark.parametrize("task", ["translation_fastdec", "translation_double_token"])
+@pytest.mark.parametrize("task", ["translation", "translation_double_token"])
 def test_part_of_shuffled_training_data(cfg, task):
     configuration = cfg("--gen-subset", "train", "--task", task)
     configuration.dataset.batch_size = 16

@@ -47,7 +47,7 @@ void KeyValueCache::reserve(int64_t n, int64_t length, const std::vector<int64_t
   cache.data = memory.reserve(n_bytes);
   // Resident from now on, so that the memory of a service does not depend on the slots in which long
   // sentences have been.
-  std::memset(cache.data, 0, n_bytes);
+  std::memset(cache.data, 0, size_t(std::max<int64_t>(n_bytes, 0)));
   if (is_empty) return;
   const int64_t token = head_dim * bytes_of_number();
   for (int64_t part = 0; part < n_parts(); ++part)

@@ -87,7 +87,7 @@ def test_the_hub(corpus, baseline, table):
     from fairseq import hub_utils
 
     model = hub_utils.from_pretrained(
-        str(baseline.parent), baseline.name, str(corpus), task="translation_fastdec"
+        str(baseline.parent), baseline.name, str(corpus), task="translation"
     )
     hub = hub_utils.GeneratorHubInterface(model["args"], model["task"], model["models"])
     narrow = dict(decoding="greedy", beam=1, shortlist=str(table), shortlist_best=1)

@@ -26,7 +26,7 @@ def translator_of(corpus, baseline):
     """A function that makes a translator of some options."""
 
     def make(*arguments, path=baseline, data=corpus):
-        parser = options.get_generation_parser(default_task="translation_fastdec")
+        parser = options.get_generation_parser(default_task="translation")
         given = [data, "--path", path, "--cpu", "-s", "en", "-t", "de", *arguments]
         return CheckpointTranslator(
             to_config(options.parse_args_and_arch(parser, list(map(str, given))))
