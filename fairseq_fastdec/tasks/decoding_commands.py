@@ -55,6 +55,6 @@ def warn_of_shards(generation: Any) -> None:
     if n_shards > 1 and is_decoding_command():
         logger.warning(
             "--num-shards %d: fairseq-generate ignores it, and every process decodes everything; "
-            "to divide the work, use scripts/translate_corpus.py or scripts/distill.py",
+            "to divide the work, use python -m fairseq_fastdec translate or distill",
             n_shards,
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fairseq_fastdec.tools.translation.arguments import check, parse_args
+from fairseq_fastdec.corpora.arguments import check, parse_args
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "examples" / "cluster"
@@ -40,8 +40,9 @@ def called(tmp_path, monkeypatch):
     return run
 
 
-def understood(script, *arguments):
-    assert script == "scripts/translate_corpus.py"
+def understood(*words):
+    assert words[:3] == ("-m", "fairseq_fastdec", "translate")
+    arguments = words[3:]
     args = parse_args(arguments)
     check(args)
     return args

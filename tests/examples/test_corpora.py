@@ -10,7 +10,7 @@ from argparse import Namespace
 import pytest
 
 from examples.corpora import kills, speed
-from fairseq_fastdec.tools.translation import command
+from fairseq_fastdec.corpora import command
 from tests.support.forked import Forked
 
 
@@ -98,7 +98,7 @@ class Started(Forked):
 @pytest.fixture
 def starts_quickly(monkeypatch, tmp_path):
     def popen(words, **_):
-        return Started(command.main, words[2:], tmp_path / "printed")
+        return Started(command.main, words[4:], tmp_path / "printed")
 
     monkeypatch.setattr(kills, "subprocess", Namespace(Popen=popen))
 

@@ -17,7 +17,7 @@ from ...decoding.option_groups import described
 from ...decoding.options import DecodingOptions
 from ...processes.errors import INTERRUPTED, end_with, errors_in_one_line
 from ...processes.noise import results_only
-from ..command_line import check_files, path_of, positive, program
+from ...translating.command_line import check_files, path_of, positive, program
 from . import report
 from .contest import Contest, MethodError
 from .methods import (

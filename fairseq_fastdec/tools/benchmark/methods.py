@@ -8,7 +8,8 @@ from typing import Any, Optional, Union
 
 from fairseq import options
 
-from ..command_line import check_places, positive, program, to_config
+from ...translating.command_line import check_places, positive, program
+from ..corpus import to_config
 
 FAIRSEQ, CTRANSLATE2 = "fairseq", "ctranslate2"
 # Each engine's option for the number of batches that are decoded in parallel.

@@ -15,7 +15,7 @@ from torch import nn
 from ...processes.errors import errors_in_one_line
 from ...processes.noise import results_only
 from ...processes.streams import standard
-from ..command_line import described, positive, program
+from ...translating.command_line import described, positive, program
 from .profile import (
     BYTES_OF_WEIGHT,
     PARTS,
