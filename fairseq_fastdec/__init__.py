@@ -4,8 +4,9 @@ The rooms of the package, from the top layer down (docs/architecture.md):
 
 - ``__main__.py``  ``python -m fairseq_fastdec``: the command line
 - ``plugin.py``    sets up the plugin and registers it with fairseq
-- ``tools/``       commands for data, distillation, figures and corpora
+- ``tools/``       commands for data, distillation and figures
 - ``serving/``     the HTTP service
+- ``corpora/``     the command ``translate``: text files on all cores, resumable
 - ``tasks/``       fairseq's tasks with ``--decoding``, and ``translation_double_token``
 - ``checkpoints/`` translation from Python with checkpoints, and fairseq's hub interface
 - ``decoding/``    the decoding methods, one file each; options; the choice of engine or torch
@@ -58,19 +59,11 @@ __getattr__ = lazy.names(
 )
 
 
-# What decodes bundles. Everything else of the package imports fairseq; the plugin is set up before
-# it is imported, not in the middle of it.
+# The rooms that need no fairseq. The plugin is set up before a module of another room is imported,
+# not in the middle of it.
 WITHOUT_FAIRSEQ = (
-    "__main__", "data", "engine", "processes", "serving", "tools.command_line",
-    "tools.distillation.filters", "tools.kept_settings", "tools.translate",
-    "tools.translation.arguments", "tools.translation.bundle", "tools.translation.chunks",
-    "tools.translation.command", "tools.translation.coordinator",
-    "tools.translation.directory_lock", "tools.translation.manifest",
-    "tools.translation.output_lines", "tools.translation.pool", "tools.translation.progress_bar",
-    "tools.translation.ray_node", "tools.translation.ray_pool", "tools.translation.text_files",
-    "tools.translation.worker", "translating",
+    "__main__", "corpora", "data", "engine", "processes", "serving", "translating"
 )  # fmt: skip
-PACKAGES = ("tools", "tools.distillation", "tools.translation")
 
 
 class _Registering:
@@ -81,8 +74,8 @@ class _Registering:
     ) -> Optional[ModuleSpec]:
         """Called by the import system; ``None`` leaves the search to other finders."""
         package, _, own = name.partition(".")
-        is_ours = package == __name__ and own not in PACKAGES and own != "plugin"
-        needs_fairseq = is_ours and not any(f"{own}.".startswith(f"{o}.") for o in WITHOUT_FAIRSEQ)
+        room = own.partition(".")[0]
+        needs_fairseq = package == __name__ and room not in (*WITHOUT_FAIRSEQ, "plugin")
         if name != "fairseq" and not needs_fairseq:
             return None
         sys.meta_path.remove(self)

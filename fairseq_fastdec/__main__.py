@@ -33,8 +33,7 @@ PRINTING = {"generate", "interactive", "validate", "--user-dir", "--version", *H
 COMMANDS = {
     "prepare-data": ("binarise raw text", "tools.prepare_data"),
     "export": ("convert a checkpoint to a bundle, one file that needs no torch", "tools.export"),
-    "translate": ("translate lines of text with a bundle or checkpoints", "tools.translate"),
-    "translate-corpus": ("translate text files on all cores", "tools.translation.command"),
+    "translate": ("translate lines of text on all cores", "corpora.command"),
     "distill": ("create training data from a teacher's translations", "tools.distillation.command"),
     "build-shortlist": ("create a lexical table for --shortlist", "tools.shortlisting.command"),
     "average-checkpoints": ("average the parameters of checkpoints", "tools.average_checkpoints"),

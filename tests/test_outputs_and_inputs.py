@@ -33,9 +33,7 @@ COMMANDS = {
     "translate with a memory": (
         "bundle --input bundle --memory-source text --memory-target text --output {}", "text",
     ),
-    "translate-corpus": ("bundle --input text --output {}", "text"),
-    "translate-corpus with itself": ("bundle --input text --output {}", "bundle"),
-    "translate-corpus with drafts": ("bundle --input bundle --draft-file text --output {}", "text"),
+    "translate with drafts": ("bundle --input bundle --draft-file text --output {}", "text"),
     "ddgviz": ("data --path data/checkpoint.pt --cpu --sentences {} --output .", "sentence-1.svg"),
 }  # fmt: skip
 
@@ -94,10 +92,10 @@ def test_statistics_do_not_replace_drafts(place, monkeypatch):
         (["serve", ""], "path '': must not be empty"),
         (["distill", "data", "--path", "a.pt", "--destdir", ""], "--destdir: is empty"),
         (["average-checkpoints", "--inputs", "", "--output", "out"], "--inputs: is empty"),
-        (["translate", "alone/a.pt"], "or give a bundle, made by `export` with --data"),
+        (["translate", "alone/a.pt"], "give --data DIRECTORY"),
         (["export", "alone/a.pt", "--output", "out"], "give --data DIRECTORY"),
         (["serve", "alone/a.pt"], "or give a bundle, made by `export` with --data"),
-        (["translate-corpus", "bundle", "--input", "text", "--output", "/dev/null"],
+        (["translate", "bundle", "--input", "text", "--output", "/dev/null"],
          "--output /dev/null: is not a file; name another one, or give --output -"),
     ],
 )  # fmt: skip

@@ -17,7 +17,7 @@ from fairseq_fastdec.decoding.option_groups import described
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.processes.errors import INTERRUPTED, end_with, errors_in_one_line
 from fairseq_fastdec.processes.noise import results_only
-from fairseq_fastdec.tools.command_line import check_files, path_of, positive
+from fairseq_fastdec.translating.command_line import check_files, path_of, positive
 
 from . import report
 from .contest import Contest, MethodError

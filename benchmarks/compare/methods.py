@@ -8,7 +8,8 @@ from typing import Any, Optional, Union
 
 from fairseq import options
 
-from fairseq_fastdec.tools.command_line import check_places, positive, to_config
+from fairseq_fastdec.tools.corpus import to_config
+from fairseq_fastdec.translating.command_line import check_places, positive
 
 PROGRAM = "python -m benchmarks.compare"
 FAIRSEQ, CTRANSLATE2 = "fairseq", "ctranslate2"

@@ -15,7 +15,7 @@ from torch import nn
 from fairseq_fastdec.processes.errors import errors_in_one_line
 from fairseq_fastdec.processes.noise import results_only
 from fairseq_fastdec.processes.streams import standard
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 
 from .profile import (
     BYTES_OF_WEIGHT,

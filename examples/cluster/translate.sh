@@ -3,6 +3,5 @@
 # by whoever calls it.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-exec python -m fairseq_fastdec translate-corpus data-bin/en-de --path checkpoint.pt -s en -t de \
-    --tokenizer moses --bpe subword_nmt --bpe-codes data-bin/en-de/bpe.codes \
+exec python -m fairseq_fastdec translate checkpoint.pt --data data-bin/en-de \
     --input mono.en.gz --output mono.de --no-progress-bar "$@"

@@ -28,7 +28,7 @@ from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.corpora.ray_cluster import RayCluster
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 
 # The limit of file sizes that simulates a full disk; every chunk is larger.
 FULL = 1000
@@ -104,11 +104,10 @@ class Run:
     def command(self, output: Path, on_cluster: bool) -> list[str]:
         """The command that translates the text."""
         model = self.args.model
-        words = [*commands.module("fairseq_fastdec", "translate-corpus"), model]
+        words = [*commands.module("fairseq_fastdec", "translate"), model]
         words += ["-s", "en", "-t", "de"]
-        words += ["--path", model / "checkpoint.pt", "--cpu", "--no-progress-bar"]
-        words += ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes"]
-        words += [model / "bpe.codes", "--decoding", "greedy", "--engine-precision", "int8"]
+        words += ["--cpu", "--no-progress-bar", "--decoding", "greedy"]
+        words += ["--engine-precision", "int8"]
         words += ["--chunk-size", self.args.chunk_size]
         words += ["--input", self.source, "--output", output]
         words += ["--cluster", "ray"] if on_cluster else ["--workers", self.args.workers]

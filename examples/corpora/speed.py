@@ -36,16 +36,15 @@ from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import markdown
 from examples.engine.methods import prepare_bundled
+from fairseq_fastdec.corpora.arguments import parse_args as parse_translation
+from fairseq_fastdec.corpora.chunks import Chunk, ChunkStore, Translated, chunks_of
+from fairseq_fastdec.corpora.coordinator import Coordinator
+from fairseq_fastdec.corpora.output_lines import TRANSLATED, OutputRules
+from fairseq_fastdec.corpora.pool import LocalPool, places, start_workers
+from fairseq_fastdec.corpora.progress_bar import LineBar
+from fairseq_fastdec.corpora.text_files import TextInput
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.tools.command_line import positive, to_config
-from fairseq_fastdec.tools.translation.arguments import parse_args as parse_translation
-from fairseq_fastdec.tools.translation.checkpoint import CheckpointTranslator, settle
-from fairseq_fastdec.tools.translation.chunks import Chunk, ChunkStore, Translated, chunks_of
-from fairseq_fastdec.tools.translation.coordinator import Coordinator
-from fairseq_fastdec.tools.translation.output_lines import TRANSLATED
-from fairseq_fastdec.tools.translation.pool import LocalPool, places, start_workers
-from fairseq_fastdec.tools.translation.progress_bar import LineBar
-from fairseq_fastdec.tools.translation.text_files import TextInput
+from fairseq_fastdec.translating.command_line import positive
 
 OURS, TOKENISING, NOTHING, CTRANSLATE2 = "ours", "tokenising", "nothing", "CTranslate2"
 
@@ -133,20 +132,22 @@ def of_ours(
     work: Path, n_workers: int, n_threads: int, max_tokens: int, beam: int, engine: str
 ) -> dict[str, float]:
     """Measure this package: seconds, and CPU times of decoding, workers and coordinator."""
-    given = [work / "data", "--path", work / "checkpoint.pt", "-s", "en", "-t", "de", "--cpu"]
+    given = [work / "checkpoint.pt", "--data", work / "data", "-s", "en", "-t", "de", "--cpu"]
     source = work / ("raw" if engine == TOKENISING else "text")
     given += ["--input", source, "--output", "-", "--engine-precision", "int8"]
     if engine == TOKENISING:
-        given += ["--tokenizer", "moses", "--bpe", "subword_nmt"]
         given += ["--bpe-codes", MODEL / "bpe.codes"]
+    else:
+        given += ["--bpe", "none", "--tokenizer", "none"]
     given += ["--decoding", "greedy"] if beam == 1 else ["--beam", beam]
     given += ["--max-tokens", max_tokens]
-    cfg = to_config(parse_translation([str(word) for word in given]))
+    model = parse_translation([str(word) for word in given]).model
     decoding = multiprocessing.get_context("fork").Value("d", 0.0)
 
     def load(_: Any) -> Any:
-        settle(None)
-        return Echo() if engine == NOTHING else _timed(CheckpointTranslator(cfg), decoding)
+        if engine == NOTHING:
+            return Echo()
+        return _timed(model.translator(OutputRules(), None), decoding)
 
     with tempfile.TemporaryDirectory(dir=work) as directory:
         store = ChunkStore(Path(directory))
@@ -191,19 +192,18 @@ class Echo:
 
 
 def _timed(translator: Any, decoding: Any) -> Any:
-    """Make a translator add the CPU time of its decoding to a shared number."""
-    task = translator.task
-    plain: Callable = task.inference_step
+    """Make a translator add the CPU time of its decoding threads to a shared number."""
+    plain: Callable = translator.translate
 
     @functools.wraps(plain)
-    def inference_step(*given: Any, **rest: Any) -> Any:
-        began = time.process_time()
-        result = plain(*given, **rest)
+    def translate(*given: Any) -> Any:
+        began, own = time.process_time(), time.thread_time()
+        result = plain(*given)
         with decoding.get_lock():
-            decoding.value += time.process_time() - began
+            decoding.value += time.process_time() - began - (time.thread_time() - own)
         return result
 
-    task.inference_step = inference_step
+    translator.translate = translate
     return translator
 
 

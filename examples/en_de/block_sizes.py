@@ -18,7 +18,7 @@ from examples.common import commands, en_de
 from examples.common.deeper import write_first_heads
 from examples.common.table import markdown, mean_block_size, read_run, signed
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 
 BASELINES_SEED = 1
 LARGEST = 10

@@ -24,8 +24,8 @@ from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import SCORER, Run, grouped, markdown, row_of, signed
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
 from fairseq_fastdec.processes.noise import imports_unheard, results_only
-from fairseq_fastdec.tools.command_line import positive
 from fairseq_fastdec.tools.corpus import best_translations
+from fairseq_fastdec.translating.command_line import positive
 
 with imports_unheard():
     from fairseq.hub_utils import GeneratorHubInterface

@@ -27,7 +27,7 @@ from examples.common.en_de import MODEL
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.table import markdown
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 
 PRECISIONS = {"fp32": "model", "int8": "int8"}
 GREEDY = "greedy"

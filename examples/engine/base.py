@@ -23,7 +23,7 @@ import fairseq_fastdec  # noqa: F401  (registers the architectures)
 from examples.common import arguments, commands
 from examples.common.random_base import FORCED, save_base, write_sentences
 from examples.common.table import markdown
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 
 LANGUAGES = ("en", "de")
 BLOCK_SIZES = (4, 8)

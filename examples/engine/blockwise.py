@@ -20,7 +20,7 @@ from examples.common.table import untitled
 from examples.engine.base import PRECISIONS
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.processes.noise import results_only
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 from fairseq_fastdec.translating.translator import SentenceJob
 
 BATCH_SIZES, THREADS = (1, 32), (1, 2)

@@ -32,7 +32,7 @@ from examples.common.random_base import SOURCE_LENGTH, TARGET_LENGTH, random_net
 from examples.common.random_models import random_sentences
 from examples.common.table import markdown
 from fairseq_fastdec.processes.noise import results_only
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 
 SHARES = {"5 %": 0.05, "10 %": 0.1, "20 %": 0.2}
 # Ranges of the share of changed words in a new version.

@@ -27,7 +27,7 @@ from examples.common.stock import save_without_heads
 from examples.common.table import untitled
 from examples.engine.base import times_as_fast
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 
 FIGURES = commands.ROOT / "benchmarks" / "methods.json"
 PAGE = commands.ROOT / "docs" / "performance.md"

@@ -23,8 +23,8 @@ import fairseq_fastdec
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import markdown
 from fairseq_fastdec.processes.noise import results_only
-from fairseq_fastdec.tools.command_line import positive
 from fairseq_fastdec.tools.export import export
+from fairseq_fastdec.translating.command_line import positive
 
 
 @results_only()

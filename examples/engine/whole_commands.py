@@ -25,7 +25,7 @@ from examples.common import arguments, commands
 from examples.common.en_de import MODEL
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.table import markdown
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 
 SENTENCE = "Click the Save button.\n"
 STOCK, PLUGIN, OURS = "fairseq", "fairseq with the plugin", "python -m fairseq_fastdec"

@@ -17,7 +17,7 @@ from pathlib import Path
 from examples.common import commands, en_de
 from examples.common.table import Run, grouped, markdown, read_lines, read_run, signed
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 
 METHODS = {
     "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],

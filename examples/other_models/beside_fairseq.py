@@ -24,7 +24,7 @@ from examples.common import arguments, commands
 from examples.common.table import markdown
 from examples.other_models.published import MODELS, Published
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 
 # Tokens of every output, with EOS.
 TARGET_LENGTH = 15

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from examples.common.table import markdown
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 
 SENTENCE = "Click the Save button."
 OURS = """

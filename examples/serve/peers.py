@@ -30,7 +30,7 @@ from typing import Any
 from examples.common import commands
 from examples.common.en_de import EN_DE
 from examples.serve import load
-from fairseq_fastdec.tools.command_line import positive
+from fairseq_fastdec.translating.command_line import positive
 from fairseq_fastdec.translating.scheduler import POLICIES
 
 MODEL = EN_DE / "model"

@@ -1,37 +1,19 @@
 """The text of a fairseq task as its tokens, like fairseq-interactive."""
 
 import itertools
-import logging
-import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary
 from fairseq.tasks import FairseqTask
 from torch import Tensor
 
 from ..translating.text import TextCodec
 
-logger = logging.getLogger(__name__)
-
-# The mark of subwords, the name of the BPE that uses it, and the option for its file.
-MARKS = {"@@": ("subword_nmt", "--bpe-codes"), "\u2581": ("sentencepiece", "--sentencepiece-model")}
-
-
-class PostProcess(NamedTuple):
-    """fairseq's ``--post-process`` as a coder."""
-
-    symbol: str
-
-    def encode(self, text: str) -> str:
-        """The text itself."""
-        return text
-
-    def decode(self, text: str) -> str:
-        """Words of subwords."""
-        return data_utils.post_process(text, self.symbol)
+# The marks of subwords.
+MARKS = ("@@", "\u2581")
 
 
 class TaskCodec(TextCodec):
@@ -41,30 +23,15 @@ class TaskCodec(TextCodec):
         codes: see the argument.
     """
 
-    def __init__(
-        self,
-        task: Any,
-        tokenizer: Any,
-        bpe: Any,
-        post_process: Optional[str] = None,
-        codes: Optional[str] = None,
-    ) -> None:
+    def __init__(self, task: Any, tokenizer: Any, bpe: Any, codes: Optional[str] = None) -> None:
         """
         Args:
             tokenizer, bpe: see :class:`TextCodec`.
-            post_process: fairseq's ``--post-process``.
             codes: the path of the BPE's file.
         """
-        joins = None if post_process is None else PostProcess(post_process)
-        super().__init__(task.source_dictionary, task.target_dictionary, (tokenizer, bpe, joins))
+        super().__init__(task.source_dictionary, task.target_dictionary, (tokenizer, bpe))
         self._own_task = None if encodes_as_fairseq(task) else task
         self.codes = codes
-
-    @classmethod
-    def of_command_line(cls, cfg: Any, task: Any) -> "TaskCodec":
-        """Create a codec from fairseq-generate's configuration."""
-        tokenizer, bpe = task.build_tokenizer(cfg.tokenizer), task.build_bpe(cfg.bpe)
-        return cls(task, tokenizer, bpe, cfg.common_eval.post_process)
 
     def source_numbers(self, text: str) -> list[int]:
         if self._own_task is None:
@@ -78,27 +45,6 @@ class TaskCodec(TextCodec):
         if kind.string is not Dictionary.string or kind.__getitem__ is not Dictionary.__getitem__:
             return dictionary.string(numbers)
         return super().words(dictionary, numbers)
-
-
-def warn_of_subwords(cfg: Any, task: Any, data: str) -> None:
-    """Warn if the dictionary has subwords that the command line does not join.
-
-    Args:
-        data: the directory of the dictionaries.
-    """
-    if task.build_bpe(cfg.bpe) is not None or cfg.common_eval.post_process is not None:
-        return
-    for mark, (name, option) in MARKS.items():
-        subword = next((word for word in task.target_dictionary.symbols if mark in word), None)
-        if subword is not None:
-            codes = os.path.join(data, "bpe.codes")
-            file = codes if name == "subword_nmt" and os.path.isfile(codes) else "FILE"
-            logger.warning(
-                "--bpe: not given, so subwords such as %s stay in the output; give --bpe %s %s %s, "
-                "and --tokenizer if the model was trained with one; for input in subwords, give "
-                "--post-process %s",
-                subword, name, option, file, name,
-            )  # fmt: skip
 
 
 def subword_in(dictionary: Dictionary) -> Optional[str]:

@@ -55,7 +55,7 @@ class DraftFile:
         if not all(source in self._line_of for source in sources):
             raise ValueError(
                 f"--draft-file {self._path}: the task changes sources, so their lines cannot be "
-                "found; use fairseq-generate or python -m fairseq_fastdec translate-corpus"
+                "found; use fairseq-generate or python -m fairseq_fastdec translate"
             )
         return self.of([self._line_of[source] for source in sources])
 

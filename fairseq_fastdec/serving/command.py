@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 from ..processes.errors import end_with, errors_in_one_line
-from ..tools.command_line import NO_OPTIONS, add_memory_options, positive, program
 from ..translating.bundle_file import is_bundle
+from ..translating.command_line import NO_OPTIONS, add_memory_options, positive, program
 from ..translating.opening import load
 from ..translating.registry import any_joining
 from ..translating.scheduler import POLICIES, split_options

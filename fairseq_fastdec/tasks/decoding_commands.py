@@ -55,6 +55,6 @@ def warn_of_shards(generation: Any) -> None:
     if n_shards > 1 and is_decoding_command():
         logger.warning(
             "--num-shards %d: fairseq-generate ignores it, and every process decodes everything; "
-            "to divide the work, use the commands translate-corpus or distill",
+            "to divide the work, use the commands translate or distill",
             n_shards,
         )

@@ -23,7 +23,7 @@ from ..fairseq_patches.compat import errors_with_name
 from ..orders.token_order import trained_order
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import results_only
-from .command_line import check_output, described, path_of, positive, program
+from ..translating.command_line import check_output, described, path_of, positive, program
 
 EPOCH, UPDATE = r"checkpoint(\d+)\.pt", r"checkpoint_\d+_(\d+)\.pt"
 # Integer tensors in a model must be equal in all checkpoints, except counters of batches.

@@ -1,6 +1,7 @@
 """Models, batches and text as in fairseq-generate, for other commands."""
 
 import ast
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -8,9 +9,11 @@ import numpy as np
 import torch
 from fairseq import checkpoint_utils, tasks, utils
 from fairseq.data import BaseWrapperDataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from torch import Tensor
 
 from ..checkpoints.batches import max_positions_of
+from ..fairseq_patches.languages import infer_languages
 from ..processes.errors import in_short
 from ..tasks import FastDecoding
 from ..translating.text import detokenized
@@ -39,6 +42,18 @@ class SentenceRange(BaseWrapperDataset):
         sizes = self.dataset.sizes[self._sentences.start : self._sentences.stop]
         least_important_first = np.atleast_2d(sizes.T)[::-1]
         return np.lexsort(least_important_first) + self._sentences.start
+
+
+def to_config(args: Namespace) -> Any:
+    """The configuration of a command line of fairseq-generate.
+
+    Raises:
+        OSError, ValueError: if the languages cannot be inferred from the data.
+    """
+    # Speech tasks have no languages.
+    if hasattr(args, "source_lang"):
+        infer_languages(args)
+    return convert_namespace_to_omegaconf(args)
 
 
 def uses_cuda(cfg: Any) -> bool:

@@ -18,8 +18,8 @@ from ..packing.precision import PRECISIONS
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import results_only
 from ..translating.bundle_file import write
+from ..translating.command_line import OWN_OPTIONS, given, one_or_all, path_of, positive, program
 from ..translating.registry import any_joining
-from .command_line import OWN_OPTIONS, given, one_or_all, path_of, positive, program
 
 DESCRIPTION = """\
 Write a model as one file, a bundle, which `fairseq_fastdec.load`, `translate` and `serve` accept in

@@ -28,7 +28,7 @@ from ..data import atomic_files
 from ..data.text import without_mark
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import imports_unheard, results_only
-from .command_line import described, path_of, positive, program
+from ..translating.command_line import described, path_of, positive, program
 
 with imports_unheard():
     from fairseq_cli import preprocess

@@ -89,11 +89,6 @@ class BundleTranslator(Translator):
         translator._memory = translator._opened_memory(memory_source, memory_target)
         return translator
 
-    @property
-    def verifies_drafts(self) -> bool:
-        """Whether the method of calls without options verifies drafts."""
-        return self._usual.recipe.verifies_drafts
-
     def _several(
         self,
         texts: Sequence[str],
@@ -141,7 +136,7 @@ class BundleTranslator(Translator):
         for name, path in (("memory_source", source), ("memory_target", target)):
             if path is None:
                 raise ValueError(f"{name}: missing; a memory has sentences and their translations")
-        if not self.verifies_drafts:
+        if not self._usual.recipe.verifies_drafts:
             raise ValueError(
                 f"memory_source {source}: the bundle's method does not verify drafts; choose "
                 f"decoding {ANY_DRAFTED}, or remove it"

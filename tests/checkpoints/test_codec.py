@@ -1,7 +1,5 @@
 """The text of a task becomes the tokens that fairseq makes of it, and tokens become its text."""
 
-from argparse import Namespace
-
 import pytest
 import torch
 from fairseq.data import Dictionary
@@ -26,13 +24,8 @@ class Task(FairseqTask):
 
     def __init__(self, tokenizer=None, bpe=None):
         super().__init__(None)
-        self.encoders = {"tokenizer": tokenizer, "bpe": bpe}
+        self.encoders = tokenizer, bpe
         self.source_dictionary = self.target_dictionary = dictionary_of(Dictionary)
-
-    def build_tokenizer(self, name):
-        return self.encoders[name]
-
-    build_bpe = build_tokenizer
 
 
 def dictionary_of(kind):
@@ -42,10 +35,8 @@ def dictionary_of(kind):
     return dictionary
 
 
-def codec_of(task, post_process=None):
-    common = Namespace(post_process=post_process)
-    cfg = Namespace(tokenizer="tokenizer", bpe="bpe", common_eval=common)
-    return TaskCodec.of_command_line(cfg, task)
+def codec_of(task):
+    return TaskCodec(task, *task.encoders)
 
 
 class Letters:
@@ -113,14 +104,12 @@ class Quoted(Dictionary):
         return f"'{super().__getitem__(number)}'"
 
 
-@pytest.mark.parametrize("post_process", [None, "subword_nmt", "@@ ", "sentencepiece"])
 @pytest.mark.parametrize("kind", [Dictionary, Loud, Quoted])
-def test_words_are_those_of_the_dictionary(post_process, kind):
+def test_words_are_those_of_the_dictionary(kind):
     task = Task()
     task.target_dictionary = dictionary = dictionary_of(kind)
     numbers = [0, 4, 5, 3, 1, 6, 99, 5, 2]
-    codec = codec_of(task, post_process)
-    assert codec.decode(numbers) == dictionary.string(numbers, post_process)
+    assert codec_of(task).decode(numbers) == dictionary.string(numbers)
 
 
 @pytest.mark.parametrize("language", ["en", "de"])

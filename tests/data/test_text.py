@@ -25,13 +25,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.compare.scoring import read_references
+from fairseq_fastdec.corpora.text_files import TextInput
 from fairseq_fastdec.data import text
 from fairseq_fastdec.data.draft_lines import DraftLines
 from fairseq_fastdec.data.model_files import bpe_of
 from fairseq_fastdec.decoding.shortlist import Shortlist
 from fairseq_fastdec.fairseq_patches import faster_fairseq
 from fairseq_fastdec.tools.prepare_data import read_lines
-from fairseq_fastdec.tools.translation.text_files import TextInput
 from fairseq_fastdec.tools.visualize.command import read_sentences
 from fairseq_fastdec.translating.text import SubwordNMT
 from fairseq_fastdec.translating.translation_memory import TranslationMemory
@@ -273,10 +273,10 @@ OTHERS = {
     ("serving/app.py", "read_text"): "a page of the package",
     ("serving/config.py", "open"): "TOML",
     ("tools/export.py", "read_bytes"): "codes, which translating/text.py decodes",
-    ("tools/kept_settings.py", "read_text"): "settings that the package has written",
-    ("tools/translation/chunks.py", "read_bytes"): "chunks",
-    ("tools/translation/ray_pool.py", "open"): "files for another machine",
-    ("tools/translation/text_files.py", "open"): "bytes, without_mark",
+    ("data/kept_settings.py", "read_text"): "settings that the package has written",
+    ("corpora/chunks.py", "read_bytes"): "chunks",
+    ("corpora/ray_pool.py", "open"): "files for another machine",
+    ("corpora/text_files.py", "open"): "bytes, without_mark",
     ("tools/visualize/page.py", "read_text"): "a page of the package",
     ("translating/bundle_file.py", "open"): "bundles",
     ("translating/translation_memory.py", "open"): "bytes, without_mark",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fairseq_fastdec.tools.translation.arguments import check, parse_args
+from fairseq_fastdec.corpora.arguments import check, parse_args
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = ROOT / "examples" / "cluster"
@@ -41,8 +41,8 @@ def called(tmp_path, monkeypatch):
 
 
 def understood(*words):
-    *command, arguments = *words[:3], words[3:]
-    assert command == ["-m", "fairseq_fastdec", "translate-corpus"]
+    assert words[:3] == ("-m", "fairseq_fastdec", "translate")
+    arguments = words[3:]
     args = parse_args(arguments)
     check(args)
     return args

@@ -10,7 +10,7 @@ from argparse import Namespace
 import pytest
 
 from examples.corpora import kills, speed
-from fairseq_fastdec.tools.translation import command
+from fairseq_fastdec.corpora import command
 from tests.support.forked import Forked
 
 

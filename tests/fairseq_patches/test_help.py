@@ -10,9 +10,9 @@ from fairseq_cli import generate, interactive, train, validate
 
 from benchmarks.compare import command as benchmark
 from fairseq_fastdec import __main__ as front
+from fairseq_fastdec.corpora import command as translation
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.tools.distillation import command as distill
-from fairseq_fastdec.tools.translation import command as translation
 from fairseq_fastdec.tools.visualize import command as ddgviz
 from tests.support import command_line
 

@@ -23,10 +23,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec import __main__ as front
+from fairseq_fastdec.corpora import command as translate
 from fairseq_fastdec.data.text import MARK
 from fairseq_fastdec.processes import streams as process
-from fairseq_fastdec.tools import translate
-from fairseq_fastdec.tools.translation import command as translate_corpus
 from tests.support import after_import, command_line, telling
 from tests.support.forked import Forked
 from tests.support.services import free_port, until
@@ -38,11 +37,8 @@ BOUND = 300
 STREAMS = [(0,), (1,), (2,), (0, 1, 2)]
 CLOSING = {0: "<&-", 1: ">&-", 2: "2>&-"}
 TEXT = "Datei\nSpeichern.\n"
-# The service and the two filters have tests of their own.
-NAMES = sorted(
-    (front.FAIRSEQ_COMMANDS.keys() | front.COMMANDS.keys())
-    - {"serve", "translate", "translate-corpus"}
-)
+# The service and the filter have tests of their own.
+NAMES = sorted((front.FAIRSEQ_COMMANDS.keys() | front.COMMANDS.keys()) - {"serve", "translate"})
 
 
 @pytest.fixture
@@ -81,12 +77,11 @@ def ended(*words, data=b"File\nSave.\n", **options):
 
 
 @pytest.mark.parametrize("closed", STREAMS)
-@pytest.mark.parametrize("name", ["translate", "translate-corpus"])
-def test_closed_streams_of_a_filter(bundle, source, tmp_path, name, closed):
+def test_closed_streams_of_a_filter(bundle, source, tmp_path, closed):
     target = tmp_path / "out"
-    assert ended(name, bundle, "--input", source, "--output", target, closed=closed)[0] == 0
+    assert ended("translate", bundle, "--input", source, "--output", target, closed=closed)[0] == 0
     assert target.read_text(encoding="utf-8") == TEXT
-    code, out, told = ended(name, bundle, "--input", "-", "--output", "-", closed=closed)
+    code, out, told = ended("translate", bundle, "--input", "-", "--output", "-", closed=closed)
     if set(closed) & {0, 1}:
         assert code == 2 and not out
         assert 2 in closed or "is closed; name a file" in told.splitlines()[-1]
@@ -107,8 +102,9 @@ def test_no_file_becomes_a_closed_stream(bundle, source, tmp_path):
     """A warning of a line that is not UTF-8 would be written into it."""
     source.write_bytes(b"File\n\xff\n")
     target = tmp_path / "out"
-    code, *_ = ended("translate", bundle, "--input", source, "--output", target, closed=(0, 1, 2))
-    assert code == 2 and target.read_text(encoding="utf-8") == "Datei\n\n"
+    words = ["translate", bundle, "--input", source, "--output", target, "--on-error", "empty"]
+    code, *_ = ended(*words, closed=(0, 1, 2))
+    assert code == 0 and target.read_text(encoding="utf-8") == "Datei\n\n"
 
 
 @pytest.mark.parametrize("closed", STREAMS)
@@ -181,18 +177,17 @@ def test_every_command_with_all_streams_closed(commands, name):
         assert done.returncode == 0 and written.stat().st_size
 
 
-@pytest.mark.parametrize("name", ["translate", "translate-corpus"])
-def test_pipes_are_read_once(bundle, tmp_path, name):
+def test_pipes_are_read_once(bundle, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for target in ("-", tmp_path / "out"):
         writer = threading.Thread(target=pipe.write_bytes, args=(MARK + b"File\nSave.\n",))
         writer.start()
-        code, out, told = ended(name, bundle, "--input", pipe, "--output", target)
+        code, out, told = ended("translate", bundle, "--input", pipe, "--output", target)
         writer.join()
         assert code == 0, told
     assert out + (tmp_path / "out").read_text(encoding="utf-8") == TEXT
-    code, out, told = ended(name, bundle, "--input", "/dev/stdin", "--output", "-")
+    code, out, told = ended("translate", bundle, "--input", "/dev/stdin", "--output", "-")
     assert (code, out) == (0, TEXT), told
 
 
@@ -208,15 +203,14 @@ def test_pipes_that_would_be_read_twice(bundle, source, tmp_path, words, message
     os.mkfifo(tmp_path / "pipe")
     words = [word.format(**{"pipe": tmp_path / "pipe", "in": source}) for word in words]
     with pytest.raises(SystemExit):
-        translate_corpus.main([str(bundle), *words, "--output", "-"])
+        translate.main([str(bundle), *words, "--output", "-"])
     assert message in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["translate", "translate-corpus"])
-def test_a_reader_that_has_gone(bundle, name):
+def test_a_reader_that_has_gone(bundle):
     reading, writing = os.pipe()
     os.close(reading)
-    code, _, told = ended(name, bundle, "--input", "-", "--output", "-", stdout=writing)
+    code, _, told = ended("translate", bundle, "--input", "-", "--output", "-", stdout=writing)
     os.close(writing)
     assert code == 2 and "Broken pipe" in told.splitlines()[-1]
 
@@ -227,10 +221,9 @@ def assert_is_interrupted(code, told):
     assert code in (0, process.INTERRUPTED, -signal.SIGINT), told
 
 
-@pytest.mark.parametrize("name", ["translate", "translate-corpus"])
-def test_interrupts_at_any_moment(bundle, name, tmp_path):
-    draw = random.Random(name)
-    words = [name, bundle, "--input", "-", "--output", "-"]
+def test_interrupts_at_any_moment(bundle, tmp_path):
+    draw = random.Random(1)
+    words = ["translate", bundle, "--input", "-", "--output", "-"]
     for number in range(8):
         begun = tmp_path / f"begun {number}"
         started = start(begun, *words, module="tests.support.telling", start_new_session=True)
@@ -305,10 +298,11 @@ def test_text_in_any_encoding(bundle, tmp_path, pieces, encoding, others):
     """Each line has one line of the output, whatever it consists of."""
     content = "".join(pieces).encode(encoding, errors="replace") + b"\n".join(others)
     (tmp_path / "in").write_bytes(content)
+    (tmp_path / "out").unlink(missing_ok=True)
     with contextlib.suppress(SystemExit):
         translate.main(
             [str(bundle), "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"),
-             "--threads", "1"]
+             "--workers", "1", "--on-error", "empty"]
         )  # fmt: skip
     lines = content.removeprefix(MARK)
     n_lines = lines.count(b"\n") + (lines[-1:] not in (b"", b"\n"))
@@ -321,10 +315,9 @@ def test_names_of_files_in_any_encoding(bundle, tmp_path):
     folder.mkdir()
     (folder / "in").write_text("File\nSave.\n")
     for environment in ({}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}):
-        for name in ("translate", "translate-corpus"):
-            target = folder / f"{name}{len(environment)}"
-            words = [name, bundle, "--input", folder / "in", "--output", target]
-            code, _, told = ended(*words, env=environment)
-            assert code == 0 and target.read_text(encoding="utf-8") == TEXT, told
-            code, out, _ = ended(name, bundle, "--input", "-", "--output", "-", env=environment)
-            assert (code, out) == (0, TEXT)
+        target = folder / f"out{len(environment)}"
+        words = ["translate", bundle, "--input", folder / "in", "--output", target]
+        code, _, told = ended(*words, env=environment)
+        assert code == 0 and target.read_text(encoding="utf-8") == TEXT, told
+        code, out, _ = ended("translate", bundle, "--input", "-", "--output", "-", env=environment)
+        assert (code, out) == (0, TEXT)

@@ -8,8 +8,8 @@ import signal
 import time
 from pathlib import Path
 
-from fairseq_fastdec.tools.translation.chunks import Translated
-from fairseq_fastdec.tools.translation.output_lines import UntranslatedLine
+from fairseq_fastdec.corpora.chunks import Translated
+from fairseq_fastdec.corpora.output_lines import UntranslatedLine
 
 
 class Capitals:

@@ -14,6 +14,6 @@ FLOORS = (
     ("decoding",),
     ("tasks",),
     ("checkpoints",),
-    ("serving", "tools"),
+    ("serving", "corpora", "tools"),
     ("",),
 )

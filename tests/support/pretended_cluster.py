@@ -3,7 +3,7 @@
 import collections
 from types import SimpleNamespace
 
-from fairseq_fastdec.tools.translation.output_lines import UntranslatedLine
+from fairseq_fastdec.corpora.output_lines import UntranslatedLine
 
 
 class PretendedError(Exception):
@@ -62,7 +62,7 @@ class SimpleHashable(SimpleNamespace):
 
 
 class PretendedRay:
-    """The functions of Ray that :class:`fairseq_fastdec.tools.translation.ray_pool.RayPool` calls.
+    """The functions of Ray that :class:`fairseq_fastdec.corpora.ray_pool.RayPool` calls.
 
     Attributes:
         machines: by name; removing one removes its node.

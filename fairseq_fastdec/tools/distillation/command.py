@@ -11,11 +11,17 @@ from typing import Any, Optional
 import torch
 from fairseq import options
 
+from ...corpora.chunks import ChunkStore
+from ...corpora.coordinator import Coordinator
+from ...corpora.filters import Filters, add_filter_options
+from ...corpora.pool import places, start_workers
+from ...corpora.progress_bar import LineBar
+from ...data.kept_settings import check_settings
 from ...data.text import check_keeps
 from ...fairseq_patches.help import as_ours
 from ...processes.errors import INTERRUPTED, end_with, errors_in_one_line
 from ...processes.noise import results_only
-from ..command_line import (
+from ...translating.command_line import (
     add_worker_options,
     check_files,
     check_one_directory,
@@ -27,17 +33,10 @@ from ..command_line import (
     path_of,
     positive,
     program,
-    to_config,
 )
-from ..corpus import Corpus, check_options, uses_cuda
-from ..kept_settings import check_settings
-from ..translation.checkpoint import limit_batches, settings_of
-from ..translation.chunks import ChunkStore
-from ..translation.coordinator import Coordinator
-from ..translation.pool import places, start_workers
-from ..translation.progress_bar import LineBar
+from ..corpus import Corpus, check_options, to_config, uses_cuda
 from .dataset import KEPT, build
-from .filters import Filters, add_filter_options
+from .settings import limit_batches, settings_of
 from .shards import shards_of, translations_in
 from .teacher import Teacher
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from fairseq import options
 
+from ...corpora.filters import Filters
 from ...processes.noise import imports_unheard
-from ..command_line import in_words
+from ...translating.command_line import in_words
 from ..corpus import Corpus
-from .filters import Filters
 
 with imports_unheard():
     from fairseq_cli import preprocess

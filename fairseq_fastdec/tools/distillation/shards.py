@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..translation.chunks import Chunk, ChunkStore, Translated
+from ...corpora.chunks import Chunk, ChunkStore, Translated
 
 
 def shards_of(n_sentences: int, size: int) -> Iterator[Chunk]:

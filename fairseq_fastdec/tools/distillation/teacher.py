@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from fairseq import utils
 
+from ...corpora.chunks import Chunk, Translated
 from ..corpus import Corpus, best_translations, load_models, on_device
-from ..translation.checkpoint import settle
-from ..translation.chunks import Chunk, Translated
 from .shards import rendered
 
 
@@ -29,7 +28,10 @@ class Teacher:
             OSError: if a checkpoint cannot be read.
             ValueError: for an option that the method does not support.
         """
-        settle(device)
+        # A process that has computed in several threads must not be forked.
+        torch.set_num_threads(1)
+        if device is not None:
+            torch.cuda.set_device(device)
         self._cfg = cfg
         self._corpus = Corpus(cfg) if corpus is None else corpus
         task = self._corpus.task

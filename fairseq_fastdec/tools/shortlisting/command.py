@@ -14,7 +14,14 @@ from fairseq.data import Dictionary
 from ...fairseq_patches.languages import infer_languages
 from ...processes.errors import errors_in_one_line
 from ...processes.noise import results_only
-from ..command_line import check_one_directory, check_output, described, path_of, positive, program
+from ...translating.command_line import (
+    check_one_directory,
+    check_output,
+    described,
+    path_of,
+    positive,
+    program,
+)
 from .model1 import pruned, train, write
 from .sentences import read
 

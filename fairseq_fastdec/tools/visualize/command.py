@@ -30,8 +30,8 @@ from ...fairseq_patches.help import as_ours
 from ...fairseq_patches.languages import infer_languages
 from ...processes.errors import errors_in_one_line
 from ...processes.noise import imports_unheard, results_only
+from ...translating.command_line import described, path_of, positive, program
 from ...translating.text import segmented
-from ..command_line import described, path_of, positive, program
 from ..corpus import best_translations, load_models, on_device
 from . import Recorder, SentenceTrace, document, page, subwords
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from fairseq.data import Dictionary, data_utils
 
+from fairseq_fastdec.corpora import progress_bar
 from fairseq_fastdec.tasks.translation_fastdec import TranslationFastdecTask
 from fairseq_fastdec.tools.distillation import command, dataset, teacher
-from fairseq_fastdec.tools.translation import progress_bar
 from tests.support import command_line
 
 COMMAND = [sys.executable, "-m", "fairseq_fastdec", "distill"]

@@ -1,7 +1,7 @@
 """Shards of a corpus, and the lines of their files."""
 
+from fairseq_fastdec.corpora.chunks import ChunkStore
 from fairseq_fastdec.tools.distillation.shards import rendered, shards_of, translations_in
-from fairseq_fastdec.tools.translation.chunks import ChunkStore
 
 
 def test_every_sentence_is_in_one_shard():
