@@ -1,7 +1,7 @@
 """A complete decoding method in one file, explained in ``docs/architecture.md``.
 
 In your own package, the decorator adds it to ``--decoding``. Methods in this package have a line in
-``decoding/registry.py`` instead.
+``translating/registry.py`` instead.
 """
 
 import torch
