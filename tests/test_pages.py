@@ -106,6 +106,13 @@ def test_the_architecture_tells_the_floors():
     assert told == [set(names) for names in FLOORS]
 
 
+def test_twelve_places_are_two_links_away():
+    rows = re.findall(r"(?m)^\| Where .+\? \| (.+) \|$", sections(ARCHITECTURE)["Where is it?"])
+    assert len(rows) == 12
+    assert all("](../fairseq_fastdec/" in row for row in rows)
+    assert "docs/architecture.md" in snippets.links(FRONT_PAGE)
+
+
 def test_the_example_of_a_method_is_the_one_that_is_tested():
     block, _ = snippets.blocks(ARCHITECTURE, "python")
     assert block == text_of(EXAMPLE)

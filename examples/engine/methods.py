@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Measure the methods on the bundled model and on transformer base, beside fairseq and CTranslate2.
+"""Measure the methods on the bundled model, a large one and transformer base.
 
-    python examples/engine/methods.py --machine A    # some twenty minutes on 2 quiet cores
+    python examples/engine/methods.py --machine A    # some thirty minutes on 2 quiet cores
 
 All methods take turns, each in one process with all threads; CTranslate2 decodes as many batches at
 once as there are threads, which is its fastest setting. The figures are written to
@@ -25,6 +25,7 @@ from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.random_base import FORCED, save_base, write_sentences
 from examples.common.stock import save_without_heads
 from examples.common.table import untitled
+from examples.common.wider import write_wider
 from examples.engine.base import times_as_fast
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.translating.command_line import positive
@@ -33,9 +34,25 @@ FIGURES = commands.ROOT / "benchmarks" / "methods.json"
 PAGE = commands.ROOT / "docs" / "performance.md"
 COMMAND = "`python examples/engine/methods.py`"
 GREEDY, BEAM = "fairseq `--beam 1`", "fairseq `--beam 5`"
+# Of the large model: its dimensions relative to those of the bundled model, and its layers.
+FACTOR, DECODER_LAYERS = 4, 6
+# The sentences of the text that repeats them.
+N_REPEATED = 32
+# What speeds are relative to.
+TO_FAIRSEQ = (
+    "Speed is relative to fairseq's search with the same beam size in the same rounds, with the "
+    "range of the rounds. CTranslate2 uses one thread for each of its {threads} inter threads."
+)
+TO_GREEDY = (
+    "Speed is relative to `greedy` in the same precision and in the same rounds, with the range of "
+    "the rounds."
+)
 BATCH_SIZES = (1, 32)
 CT2 = "--engine ctranslate2 --beam"
 HEADS = f"--decoding blockwise --path {MODEL / 'checkpoint.pt'}"
+FAIRSEQ = {GREEDY: "--decoding fairseq --beam 1", BEAM: "--decoding fairseq --beam 5"}
+OURS = {"greedy": "--decoding greedy", "greedy, int8": "--decoding greedy --engine-precision int8"}
+REFERENCES = {**FAIRSEQ, **OURS}
 
 
 class Model(NamedTuple):
@@ -47,7 +64,8 @@ class Model(NamedTuple):
         prepare: writes ``data`` and ``checkpoint.pt`` to a directory.
         options: fairseq's options for all methods.
         sentences: the number of sentences for each batch size.
-        methods: by the fairseq search that they are compared with, then by name: their options.
+        methods: by the search that they are compared with, then by name: their options.
+        compared: what speeds are relative to.
     """
 
     title: str
@@ -56,6 +74,7 @@ class Model(NamedTuple):
     options: list[str]
     sentences: dict[int, int]
     methods: dict[str, dict[str, str]]
+    compared: str = TO_FAIRSEQ
 
 
 def in_precisions(name: str, options: str, precisions: tuple[str, ...]) -> dict[str, str]:
@@ -72,6 +91,19 @@ def prepare_bundled(work: Path) -> None:
     save_without_heads(MODEL / "checkpoint.pt", work / "checkpoint.pt")
 
 
+def prepare_large(work: Path) -> None:
+    """Write the test set, and a large model with the translations of the bundled one."""
+    prepare_bundled(work)
+    path = work / "checkpoint.pt"
+    write_wider(path, path, FACTOR, DECODER_LAYERS)
+
+
+def prepare_repeated(work: Path) -> None:
+    """Write the large model, and a text in which each sentence occurs twice."""
+    prepare_large(work)
+    write_test_set(work / "data", MODEL, repeat=2, n_sentences=N_REPEATED)
+
+
 def prepare_base(work: Path) -> None:
     """Write random sentences, and a transformer base with random weights."""
     write_sentences(work / "data", LANGUAGES)
@@ -79,12 +111,17 @@ def prepare_base(work: Path) -> None:
 
 
 PRECISIONS = ("fp32", "bf16", "int8")
+TEXT = ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", str(MODEL / "bpe.codes")]
+LOOKAHEAD = {
+    own: {own.replace("greedy", "lookahead"): options.replace("greedy", "lookahead")}
+    for own, options in OURS.items()
+}
 MODELS = {
     "bundled": Model(
         "Methods on the bundled model",
         "*BLEU* and *tokens per invocation* are those of batch size 1.",
         prepare_bundled,
-        ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", str(MODEL / "bpe.codes")],
+        TEXT,
         {1: 200, 32: 200},
         {
             GREEDY: {
@@ -115,6 +152,26 @@ MODELS = {
             },
         },
     ),
+    "large": Model(
+        "Lookahead on a large model",
+        "The model has the translations of the bundled model and 124 million parameters: each of "
+        "its vectors consists of four copies of a vector of the bundled model, and four more "
+        "decoder layers have no effect. The text is the test set.",
+        prepare_large,
+        TEXT,
+        {1: 64, 32: 64},
+        LOOKAHEAD,
+        TO_GREEDY,
+    ),
+    "repeated": Model(
+        "Lookahead on text that repeats",
+        "The same model. Each sentence of the text occurs twice.",
+        prepare_repeated,
+        TEXT,
+        {1: 2 * N_REPEATED, 32: 2 * N_REPEATED},
+        LOOKAHEAD,
+        TO_GREEDY,
+    ),
     "base": Model(
         "Transformer base",
         "Transformer base with 37,000 types and random weights; all outputs have 31 tokens, from "
@@ -137,7 +194,6 @@ MODELS = {
         },
     ),
 }
-FAIRSEQ = {GREEDY: "--decoding fairseq --beam 1", BEAM: "--decoding fairseq --beam 5"}
 # The values of a method that the tables are made from.
 KEPT = ("bleu", "tokens_per_invocation", "seconds", "sentences")
 
@@ -198,7 +254,7 @@ def benchmark_command(work: Path, model: Model, size: int, args: argparse.Namesp
         "--processes", 1, "--inter-threads", args.threads, "--output", work, *model.options,
     ]  # fmt: skip
     for reference, methods in model.methods.items():
-        for name, options in {reference: FAIRSEQ[reference], **methods}.items():
+        for name, options in {reference: REFERENCES[reference], **methods}.items():
             command += ["--method", f"{name}: {options}"]
     return command
 
@@ -225,7 +281,7 @@ def section(model: Model, figure: dict[str, Any]) -> str:
             if model.title != MODELS["base"].title:
                 row["BLEU"] = f"{first['bleu']:.2f}" if first else ""
             n_tokens = first and first["tokens_per_invocation"]
-            if reference == GREEDY and n_tokens:
+            if reference != BEAM and n_tokens:
                 row["tokens per invocation"] = f"{n_tokens:.2f}"
             else:
                 row["tokens per invocation"] = ""
@@ -238,9 +294,8 @@ def section(model: Model, figure: dict[str, Any]) -> str:
     return (
         f"## {model.title}\n\n{figure['date']} · machine {figure['machine']} · commit "
         f"{figure['commit']} · {COMMAND}; {sentences}, {figure['threads']} threads, {n_rounds} "
-        f"alternating rounds\n\n{model.description} Speed is relative to fairseq's search with the "
-        "same beam size in the same rounds, with the range of the rounds. CTranslate2 uses one "
-        f"thread for each of its {figure['threads']} inter threads.\n\n{untitled(rows)}\n"
+        f"alternating rounds\n\n{model.description} "
+        f"{model.compared.format(threads=figure['threads'])}\n\n{untitled(rows)}\n"
     )
 
 

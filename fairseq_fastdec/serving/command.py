@@ -69,7 +69,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     add = group.add_argument
     add("--source", metavar="LANG", help="the source language (default: the model's)")
     add("--target", metavar="LANG", help="the target language (default: the model's)")
-    add("--decoding", metavar="METHOD", help="the method, such as greedy, lookahead or beam")
+    add("--decoding", metavar="METHOD", help="the method, such as greedy, blockwise or beam")
     add("--beam", type=positive, metavar="K", help="the beam size")
     add("--engine-precision", metavar="NAME", help="fp32, bf16 or int8")
     add("--batch-size", type=positive, metavar="N", help="sentences decoded together, at most")

@@ -6,8 +6,10 @@ import sys
 
 import pytest
 import torch
+from fairseq.data import indexed_dataset
 
 from benchmarks.compare.methods import check_methods
+from examples.common.model_text import write_test_set
 from examples.engine import methods
 from tests.support import skips, small_base
 
@@ -102,6 +104,27 @@ def test_the_models(model):
         assert [len(text.split()) for text in decode(settings, of_names["beam 5, fp32"], work)] == (
             [30, 30]
         )
+
+
+@pytest.mark.parametrize("name", ["large", "repeated"])
+def test_the_large_models_translate_like_the_bundled_one(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(methods, "FACTOR", 2)
+    monkeypatch.setattr(methods, "DECODER_LAYERS", 3)
+    monkeypatch.setattr(methods, "N_REPEATED", 2)
+    settings, of_names = prepared(name, tmp_path / "large")
+    check_methods(settings, list(of_names.values()))
+    expected, bundled = prepared("bundled", tmp_path / "bundled")
+    texts = decode(settings, of_names["lookahead"], tmp_path)
+    assert texts == decode(expected, bundled["greedy"], tmp_path)
+    state = torch.load(tmp_path / "large" / "checkpoint.pt", weights_only=True)["model"]
+    assert state["decoder.layers.2.fc1.weight"].shape == (1024, 512)
+
+
+def test_the_text_repeats(tmp_path):
+    write_test_set(tmp_path / "data", methods.MODEL, repeat=2, n_sentences=3)
+    data = indexed_dataset.make_dataset(f"{tmp_path}/data/test.en-de.en", "mmap")
+    assert [list(data[i]) for i in range(3)] == [list(data[i]) for i in range(3, 6)]
+    assert len(data) == 6
 
 
 def test_ctranslate2_converts_them(model):
