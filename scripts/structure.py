@@ -118,7 +118,7 @@ def public_options() -> int:
     """The number of options of tasks, architectures and criterions, and of our commands."""
     page = (ROOT / "docs" / "options.md").read_text(encoding="utf-8")
     names = set(re.findall(r"(?m)^\| `(--[\w-]+)`", page))
-    for path in [*(PACKAGE / "tools").rglob("*.py"), *(PACKAGE / "serving").rglob("*.py")]:
+    for path in PACKAGE.rglob("*.py"):
         names |= set(re.findall(r'(?s)add_argument\(\s*"(--[\w-]+)"', path.read_text("utf-8")))
     return len(names)
 

@@ -30,7 +30,7 @@ METHODS = {
     "gs_jacobi (PGJ, b = 3, oracle length)": ["--decoding", "gs_jacobi", "--oracle-length"],
     "gs_jacobi (PGJ, b = 3)": ["--decoding", "gs_jacobi"],
     "hybrid_jacobi (HGJ, b = 3)": ["--decoding", "hybrid_jacobi"],
-    "lookahead --draft pad": ["--decoding", "lookahead", "--draft", "pad"],
+    "lookahead --guess pad": ["--decoding", "lookahead", "--guess", "pad"],
     "lookahead --ngram-pool sentence": ["--decoding", "lookahead", "--ngram-pool", "sentence"],
     "lookahead": ["--decoding", "lookahead"],
 }  # fmt: skip

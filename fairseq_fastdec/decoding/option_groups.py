@@ -11,14 +11,14 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from ..fairseq_patches.help import as_ours
 from ..translating.registry import DRAFTED
 from .methods.beams import BEAMS
-from .methods.drafts import DRAFTING
+from .methods.guesses import GUESSING
 from .option_rules import rule_of, values_of
 
 GENERAL = "decoding"
 # Narrow groups first: an option goes into the first group that covers all its methods.
 GROUPS = {
     "blockwise decoding": ("blockwise", "auto"),
-    "Jacobi decoding and lookahead": (*DRAFTING, "auto"),
+    "Jacobi decoding and lookahead": (*GUESSING, "auto"),
     "beams": BEAMS,
     "drafts": DRAFTED,
 }

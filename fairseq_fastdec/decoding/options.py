@@ -17,9 +17,9 @@ from ..translating.registry import STOCK
 from .methods.acceptance import AcceptanceOptions
 from .methods.beams import PruningOptions
 from .methods.blockwise import BlockwiseOptions
-from .methods.drafts import DraftOptions
 from .methods.given_drafts import GivenDraftOptions
 from .methods.gs_jacobi import GSJacobiOptions
+from .methods.guesses import GuessOptions
 from .methods.hybrid_jacobi import HybridJacobiOptions
 from .methods.lookahead import LookaheadOptions
 from .methods.streaming import StreamingOptions
@@ -88,7 +88,7 @@ class GeneralOptions:
 class DecodingOptions(
     StreamingOptions,
     PruningOptions,
-    DraftOptions,
+    GuessOptions,
     GivenDraftOptions,
     LookaheadOptions,
     HybridJacobiOptions,
@@ -138,15 +138,15 @@ class DecodingOptions(
         return str(self.decoding) == "auto"
 
     @property
-    def draft_name(self) -> str:
-        """The value of ``--draft``, or the method's default."""
-        if self.draft is not None:
-            return str(self.draft)
+    def guess_name(self) -> str:
+        """The value of ``--guess``, or the method's default."""
+        if self.guess is not None:
+            return str(self.guess)
         return "ngram" if str(self.decoding) in ("lookahead", "auto") else "pad"
 
     def chosen(self, name: str) -> Optional[str]:
         """The value of an option that other options need; ``None`` if it is not given."""
-        value = self.draft_name if name == "draft" else getattr(self, name)
+        value = self.guess_name if name == "guess" else getattr(self, name)
         return None if value is None else str(value)
 
     def check(self) -> None:

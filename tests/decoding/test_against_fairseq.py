@@ -199,7 +199,7 @@ def test_a_sentences_costs_are_those_that_it_has_alone(decoding, tmp_path):
     models = [in_fp64(blockwise_model())]
     lengths = [3, 5, 8, 2, 6, 4, 0, 7]
     sample = tiny.random_batch(TASK, lengths)
-    method = {} if decoding in ("greedy", "blockwise") else dict(draft="pad")
+    method = {} if decoding in ("greedy", "blockwise") else dict(guess="pad")
     path = tmp_path / "stats.jsonl"
     of_run = dict(decoding_stats=str(path), **method)
     together = our_generator(models, decoding, of_run, max_len_b=12)

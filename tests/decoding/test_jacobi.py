@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.decoding.methods.drafts import Draft
+from fairseq_fastdec.decoding.methods.guesses import Guesses
 from fairseq_fastdec.network import Ensemble
 from tests.support import tiny
 from tests.support.against_fairseq import (
@@ -77,7 +77,7 @@ def test_prefixes(method, lengths, seed, width, max_len_b):
     assert_as_fairseq(models, sample, *method, prefix_tokens=prefix, max_len_b=max_len_b)
 
 
-class RandomDraft(Draft):
+class RandomDraft(Guesses):
     """Any first guess: what Proposition 1 allows."""
 
     def __init__(self, seed):
@@ -101,7 +101,7 @@ def test_any_initialisation(decoding, seed, lengths, options):
     models = [stock_model()]
     sample = tiny.random_batch(TASK, lengths, seed=seed)
     generator = our_generator(models, decoding, **options)
-    generator._drafts = RandomDraft(seed)
+    generator._guesses = RandomDraft(seed)
     hypotheses = generator.generate(models, sample)
     assert_same(hypotheses, fairseq_hypotheses(models, sample, **options))
     n_rows_longer = generator.statistics.row_invocations - generator.statistics.tokens
@@ -248,7 +248,7 @@ def test_the_oracle_length_is_greedys_whatever_the_reference(widths, reference_l
 @pytest.mark.parametrize("decoding", ["jacobi", "gs_jacobi"])
 def test_the_pass_that_finds_the_length_is_not_counted(decoding):
     models, sample = [stock_model()], tiny.random_batch(TASK, [3, 9, 0, 5], seed=2)
-    generator = our_generator(models, decoding, dict(oracle_length=True, draft="ngram"))
+    generator = our_generator(models, decoding, dict(oracle_length=True, guess="ngram"))
     generator.observer = watcher = Watcher()
     hypotheses = generator.generate(models, sample)
     counted = generator.statistics
@@ -276,11 +276,11 @@ def test_the_log_tells_settled_tokens_from_accepted_blocks(decoding, is_of_stern
     assert ("mean number of tokens settled at once" in line) != is_of_stern
 
 
-@pytest.mark.parametrize("draft", ["pad", "ngram"])
-def test_drafts_do_not_know_what_the_pass_before_found(draft):
+@pytest.mark.parametrize("guess", ["pad", "ngram"])
+def test_drafts_do_not_know_what_the_pass_before_found(guess):
     """With a block for all tokens, n-grams of the run so far are those of other sentences."""
     models, sample = [stock_model()], one_sentence()
-    generator = our_generator(models, "jacobi", dict(oracle_length=True, draft=draft))
+    generator = our_generator(models, "jacobi", dict(oracle_length=True, guess=guess))
     generator.generate(models, sample)
     alone = our_generator(models, "jacobi", dict(oracle_length=True))
     alone.generate(models, sample)
@@ -319,9 +319,9 @@ def test_invocations_without_a_shared_pool_do_not_depend_on_the_batch(decoding):
     models = [stock_model()]
     lengths = [9, 1, 4, 0, 7, 2, 8, 3]
     sample = tiny.random_batch(TASK, lengths, left_pad=False)
-    together = our_generator(models, decoding, dict(draft="pad"), max_len_b=14)
+    together = our_generator(models, decoding, dict(guess="pad"), max_len_b=14)
     together.generate(models, sample)
-    alone = our_generator(models, decoding, dict(draft="pad"), max_len_b=14)
+    alone = our_generator(models, decoding, dict(guess="pad"), max_len_b=14)
     for index, length in enumerate(lengths):
         net_input = {key: value[index : index + 1] for key, value in sample["net_input"].items()}
         net_input["src_tokens"] = net_input["src_tokens"][:, : length + 1]

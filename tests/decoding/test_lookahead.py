@@ -10,13 +10,13 @@ from tests.support.oracle import Oracle, decode, generator_on, oracles
 @settings(max_examples=150)
 @given(
     oracle=oracles,
-    draft=st.sampled_from(["pad", "copy", "previous", "ngram", "source"]),
+    guess=st.sampled_from(["pad", "copy", "previous", "ngram", "source"]),
     window=st.integers(1, 9),
     n_sentences=st.integers(1, 5),
     max_len=st.integers(1, 25),
 )
-def test_any_answers_give_greedys_output(oracle, draft, window, n_sentences, max_len):
-    generator = generator_on(oracle, "lookahead", max_len, draft=draft, lookahead_window=window)
+def test_any_answers_give_greedys_output(oracle, guess, window, n_sentences, max_len):
+    generator = generator_on(oracle, "lookahead", max_len, guess=guess, lookahead_window=window)
     expected = [oracle.greedy(sentence, max_len) for sentence in range(n_sentences)]
     assert decode(generator, n_sentences) == expected
     assert generator.statistics.row_invocations <= generator.statistics.tokens
@@ -49,7 +49,7 @@ class Watcher:
 @given(oracle=oracles, window=st.integers(2, 6))
 def test_answers_that_were_not_taken_are_the_next_drafts(oracle, window):
     """Without other drafts the iteration is Jacobi's, in a window that slides on."""
-    generator = generator_on(oracle, "lookahead", 25, draft="pad", lookahead_window=window)
+    generator = generator_on(oracle, "lookahead", 25, guess="pad", lookahead_window=window)
     generator.observer = watcher = Watcher()
     decode(generator, 1)
     for before, after in zip(watcher.seen, watcher.seen[1:]):

@@ -34,12 +34,12 @@ METHOD_OF = {
 @pytest.mark.parametrize(
     "options, message",
     [
-        (dict(decoding="greedy", draft="pad"), "--draft pad: does not apply to --decoding greedy"),
+        (dict(decoding="greedy", guess="pad"), "--guess pad: does not apply to --decoding greedy"),
         (dict(decoding="lookahead", oracle_length=True), "--oracle-length True: .*gs_jacobi"),
         (dict(decoding="jacobi", jacobi_block_size=4), "--jacobi-block-size 4: .*hybrid_jacobi"),
         (dict(decoding="gs_jacobi", parallel_len_b=9), "--parallel-len-b 9: .*hybrid_jacobi"),
-        (dict(decoding="jacobi", ngram_order=3), "--ngram-order 3: .*use --draft ngram or source"),
-        (dict(decoding="lookahead", draft="source", ngram_pool="sentence"), "--ngram-pool .*ngram"),
+        (dict(decoding="jacobi", ngram_order=3), "--ngram-order 3: .*use --guess ngram or source"),
+        (dict(decoding="lookahead", guess="source", ngram_pool="sentence"), "--ngram-pool .*ngram"),
         (dict(decoding="blockwise", acceptance_topk=3), "--acceptance-topk 3: .*acceptance topk"),
         (
             dict(decoding="fairseq", decoding_stats="f"),
@@ -54,8 +54,8 @@ METHOD_OF = {
         (dict(decoding="lookahead", lookahead_window=0), "--lookahead-window 0: .*at least 1"),
         (dict(decoding="lookahead", ngram_order=1), "--ngram-order 1: .*at least 2"),
         (
-            dict(decoding="lookahead", draft="best"),
-            "--draft best: unknown; choose one of pad, copy",
+            dict(decoding="lookahead", guess="best"),
+            "--guess best: unknown; choose one of pad, copy",
         ),
         (dict(decoding="lookahead", ngram_pool="all"), "--ngram-pool all: unknown"),
         (dict(decoding="speculative"), "--decoding speculative: unknown"),

@@ -11,7 +11,7 @@ import torch
 from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.methods import beam as fixed_beam
 from fairseq_fastdec.decoding.methods.beams import BEAMS
-from fairseq_fastdec.decoding.methods.drafts import DRAFTING
+from fairseq_fastdec.decoding.methods.guesses import GUESSING
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.decoding.shortlist import Shortlist
 from fairseq_fastdec.translating.registry import METHODS
@@ -121,7 +121,7 @@ def test_double_tokens(narrow):
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
-@pytest.mark.parametrize("decoding", ["blockwise", *DRAFTING])
+@pytest.mark.parametrize("decoding", ["blockwise", *GUESSING])
 def test_lossless_methods_give_the_tokens_of_greedy_decoding(decoding, batch_size, narrow):
     """With the same shortlist, which is that of the batch to its end."""
     model = model_for(decoding)

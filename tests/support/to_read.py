@@ -13,7 +13,7 @@ from fairseq_fastdec.decoding.statistics import record_of
 from tests.support.against_fairseq import NAMES
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
-DRAFTS = ["pad", "copy", "previous", "ngram", "source"]
+GUESSES = ["pad", "copy", "previous", "ngram", "source"]
 JACOBI = ["jacobi", "gs_jacobi", "hybrid_jacobi"]
 BEAMS = ["beam", "variable_beam", "streaming"]
 LENGTHS = [3, 5, 8, 2, 6, 4, 0, 7]
@@ -106,10 +106,10 @@ def model_with(heads):
 @st.composite
 def jacobi_strategy(draw, decoding, pools=("sentence",)):
     """Random options of a Jacobi method or of lookahead."""
-    method = dict(draft=draw(st.sampled_from(DRAFTS)))
-    if method["draft"] in ("ngram", "source"):
+    method = dict(guess=draw(st.sampled_from(GUESSES)))
+    if method["guess"] in ("ngram", "source"):
         method["ngram_order"] = draw(st.integers(2, 4))
-    if method["draft"] == "ngram":
+    if method["guess"] == "ngram":
         method["ngram_pool"] = draw(st.sampled_from(pools))
     if decoding in ("jacobi", "gs_jacobi"):
         method["oracle_length"] = draw(st.booleans())

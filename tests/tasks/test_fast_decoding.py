@@ -164,8 +164,8 @@ def test_validation_with_bleu(mbart, tmp_path, caplog):
 
 def test_what_speech_cannot_do(speech):
     for options, message in (
-        (["lookahead", "--draft", "source"], "--draft source: the model's sources are not tokens"),
-        (["jacobi", "--draft", "copy"], "--draft copy: the model's sources are not tokens"),
+        (["lookahead", "--guess", "source"], "--guess source: the model's sources are not tokens"),
+        (["jacobi", "--guess", "copy"], "--guess copy: the model's sources are not tokens"),
         (["greedy", "--shortlist", "f"], "--shortlist f: the model's sources are not tokens"),
     ):
         with pytest.raises(ValueError, match=message):

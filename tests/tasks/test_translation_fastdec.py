@@ -91,9 +91,9 @@ def test_stats_that_cannot_be_written(corpus, blockwise, tmp_path):
 def test_the_options_of_the_jacobi_methods(corpus, baseline, reference, tmp_path):
     """Every one of them, as typed."""
     for options in (
-        ["jacobi", "--oracle-length", "--draft", "copy"],
-        ["gs_jacobi", "--jacobi-block-size", 5, "--draft", "previous"],
-        ["hybrid_jacobi", "--parallel-len-a", 0.5, "--parallel-len-b", 2, "--draft", "source"],
+        ["jacobi", "--oracle-length", "--guess", "copy"],
+        ["gs_jacobi", "--jacobi-block-size", 5, "--guess", "previous"],
+        ["hybrid_jacobi", "--parallel-len-a", 0.5, "--parallel-len-b", 2, "--guess", "source"],
         ["lookahead", "--lookahead-window", 3, "--ngram-pool", "sentence", "--ngram-order", 3],
     ):
         path = tmp_path / options[0]

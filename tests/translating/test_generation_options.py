@@ -225,8 +225,8 @@ def test_a_shortlist_of_more_than_there_are_types(model, tmp_path):
 
 def test_the_longest_ngrams(model):
     longest, _ = rule_of(DecodingOptions.__dataclass_fields__["ngram_order"]).at_most
-    for draft in ("ngram", "source"):
-        method = {"draft": draft, "ngram_order": longest}
+    for guess in ("ngram", "source"):
+        method = {"guess": guess, "ngram_order": longest}
         assert decoded(model, "lookahead", method) == decoded(model)
 
 
@@ -242,5 +242,5 @@ def test_the_longest_ngrams(model):
 )
 def test_names_that_nobody_knows(name, message):
     with pytest.raises(ValueError) as refusal:
-        check_names(["beam", "draft", name], "the hub")
+        check_names(["beam", "guess", name], "the hub")
     assert message in str(refusal.value)

@@ -144,8 +144,8 @@ def test_the_example_takes_two_steps_in_one_where_it_guesses_right(example):
 
 def test_options_of_other_methods_are_refused_for_it(example):
     DecodingOptions(decoding=example, engine_precision="fp32").check()
-    with pytest.raises(ValueError, match="--draft pad: does not apply to --decoding two_tokens"):
-        DecodingOptions(decoding=example, draft="pad").check()
+    with pytest.raises(ValueError, match="--guess pad: does not apply to --decoding two_tokens"):
+        DecodingOptions(decoding=example, guess="pad").check()
 
 
 def test_a_name_is_given_once(example):

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ...engine.searches import SearchOptions
 from ..request import Request
-from .drafts import draft_of
 from .generator import SingleHypothesisMethod
+from .guesses import guesses_of
 from .outputs import OutputBatch, agreeing
 
 
@@ -40,7 +40,7 @@ class FixedPointMethod(SingleHypothesisMethod):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         # N-grams must not replace answers here: the iteration might not converge.
-        self._drafts, self._compiled_drafts = draft_of(
+        self._guesses, self._compiled_guesses = guesses_of(
             self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=False
         )
 
@@ -66,12 +66,12 @@ class FixedPointMethod(SingleHypothesisMethod):
                 "jacobi_block_size": self.block_size,
                 "ends_within_block": self.ends_within_block,
                 "waits_behind_eos": self.waits_behind_eos,
-                **self._compiled_drafts,
+                **self._compiled_guesses,
             },
         )
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        self._drafts.begin(batch)
+        self._guesses.begin(batch)
         longest = batch.max_len + 1
         b = longest if self.block_size is None else min(self.block_size, longest)
         horizon = self.horizons(batch.request)
@@ -85,11 +85,11 @@ class FixedPointMethod(SingleHypothesisMethod):
             n_most = int(n_solved.max())
             offsets = torch.arange(n_most, device=y.device)
             places = batch.lengths[:, None] + offsets
-            # Line 5: o <- copy(y), all tokens of the block but the last, with drafts at positions
+            # Line 5: o <- copy(y), all tokens of the block but the last, with guesses at positions
             # without an answer.
             old = y.gather(1, places[:, :-1].clamp(max=batch.max_len))
             old = old.masked_fill(offsets[:-1] >= n_answered[:, None], self.rules.pad)
-            old = self._drafts.fill(batch, old, n_answered.clamp(max=n_most - 1))
+            old = self._guesses.fill(batch, old, n_answered.clamp(max=n_most - 1))
             # Line 6: y_{i:i+b} <- argmax p(y_{i:i+b} | y_{1:i+b}, x), all positions in parallel.
             log_probs = batch.log_probs(batch.step(torch.cat([last[:, None], old], 1)), first=0)
             scores, answers = log_probs.max(dim=-1)
@@ -108,7 +108,7 @@ class FixedPointMethod(SingleHypothesisMethod):
             newest = answers.gather(1, (n_taken - 1).clamp(min=0)[:, None]).squeeze(1)
             last = torch.where(is_done, newest, last)
             batch.keep(answers, scores, n_taken)
-            self._drafts.learn(batch, answers, n_taken)
+            self._guesses.learn(batch, answers, n_taken)
             last, y, n_answered = batch.without_finished(last, y, n_answered)
 
     def _n_solved(self, y: Tensor, lengths: Tensor, n_answered: Tensor, width: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from ...engine.searches import SearchOptions
-from .drafts import Draft
 from .generator import SingleHypothesisMethod
+from .guesses import Guesses
 from .lookahead import decode_in_windows
 from .outputs import OutputBatch
 
@@ -23,7 +23,7 @@ class Greedy(SingleHypothesisMethod):
         if batch.request.drafts is None:
             decode_greedily(batch, last)
         else:
-            decode_in_windows(batch, last, 1, Draft(), self.given_drafts)
+            decode_in_windows(batch, last, 1, Guesses(), self.given_drafts)
 
 
 def decode_greedily(batch: OutputBatch, last: Tensor) -> None:

@@ -1,10 +1,10 @@
-"""Lookahead decoding: Jacobi iterations in a sliding window, with n-gram drafts.
+"""Lookahead decoding: Jacobi iterations in a sliding window, with guesses from n-grams.
 
 In a step of Jacobi decoding (Santilli et al. 2023), an answer is final if all tokens before it were
 right. Here the window of w tokens advances past all final answers immediately, instead of waiting
-for its block. Drafts come from a pool of n-grams, as in Fu et al. (2024, "Break the sequential
+for its block. Guesses come from a pool of n-grams, as in Fu et al. (2024, "Break the sequential
 dependency of LLM inference using lookahead decoding"). Their pool holds the answers of all
-iterations; this one holds outputs. Without an n-gram, the draft is the last step's answer, as in
+iterations; this one holds outputs. Without an n-gram, the guess is the last step's answer, as in
 Jacobi decoding.
 """
 
@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ...engine.searches import SearchOptions
 from ..option_rules import option
-from .drafts import Draft, draft_of
 from .generator import SingleHypothesisMethod
 from .given_drafts import GivenDrafts, opened, verified
+from .guesses import Guesses, guesses_of
 from .outputs import OutputBatch
 
 
@@ -36,13 +36,13 @@ class LookaheadOptions:
 
 
 class Lookahead(SingleHypothesisMethod):
-    """Feeds one certain token and drafts, and keeps the longest prefix that is right."""
+    """Feeds one certain token and guesses, and keeps the longest prefix that is right."""
 
     verifies_drafts = True
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self._window = self.options.lookahead_window
-        self._drafts, self._compiled_drafts = draft_of(
+        self._guesses, self._compiled_guesses = guesses_of(
             self.options, self.source_dictionary, self.dictionary, self.eos, replaces_answers=True
         )
 
@@ -52,66 +52,66 @@ class Lookahead(SingleHypothesisMethod):
             {
                 "lookahead_window": self._window,
                 "by_time": self.options.proposes_by_time,
-                **self._compiled_drafts,
+                **self._compiled_guesses,
             },
         )
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
         # Guesses never saved time in torch, which does not measure it.
         window = 1 if self.options.proposes_by_time else self._window
-        decode_in_windows(batch, last, window, self._drafts, self.given_drafts)
+        decode_in_windows(batch, last, window, self._guesses, self.given_drafts)
 
 
 def decode_in_windows(
     batch: OutputBatch,
     last: Tensor,
     window: int,
-    drafts_of_method: Draft,
+    guesses_of_method: Guesses,
     given: GivenDrafts,
 ) -> None:
-    """Feed each row its certain next token and drafts; keep the drafts that equal the answers.
+    """Feed each row its certain next token and guesses or drafts; keep those that are right.
 
     Args:
         last: int64 ``[R]``, the first token to feed to each row.
         window: the maximum number of tokens per block, unless a given draft has more.
         given: drafts that take precedence over the method's.
     """
-    drafts_of_method.begin(batch)
+    guesses_of_method.begin(batch)
     given.begin(batch)
     # The first window begins after ``last``, which is already in the outputs.
-    n_drafts = min(window, batch.most_left(0)) - 1
-    unanswered = last.new_full((batch.n_rows, n_drafts), batch.rules.pad)
-    drafts = drafts_of_method.fill(batch, unanswered, torch.zeros_like(last))
-    drafts = given.put_first(batch, _within_limits(batch, drafts, first=0))
-    _, scores, answers, n_right = opened(batch, last, drafts, given)
+    n_proposals = min(window, batch.most_left(0)) - 1
+    unanswered = last.new_full((batch.n_rows, n_proposals), batch.rules.pad)
+    proposals = guesses_of_method.fill(batch, unanswered, torch.zeros_like(last))
+    proposals = given.put_first(batch, _within_limits(batch, proposals, first=0))
+    _, scores, answers, n_right = opened(batch, last, proposals, given)
     while True:
         # The answers to right tokens are final. The last of them is certain but not appended yet.
-        drafts_of_method.learn(batch, answers, 1 + n_right)
+        guesses_of_method.learn(batch, answers, 1 + n_right)
         row = torch.arange(batch.n_rows, device=last.device)
         certain, certain_score = answers[row, n_right], scores[row, n_right]
-        n_guesses = given.n_proposed(batch, n_drafts) - n_right
+        n_guesses = given.n_proposed(batch, n_proposals) - n_right
         known = batch.without_ended(certain, certain_score, answers, n_right, n_guesses)
         certain, certain_score, answers, n_right, n_guesses = known
         if not batch.n_rows:
             break
         # The answers to wrong tokens are guesses for the tokens after the certain one.
-        n_drafts = min(window, batch.most_left(1)) - 1
-        offsets = torch.arange(n_drafts, device=last.device)
+        n_proposals = min(window, batch.most_left(1)) - 1
+        offsets = torch.arange(n_proposals, device=last.device)
         places = 1 + n_right[:, None] + offsets
         guesses = answers.gather(1, places.clamp(max=answers.size(1) - 1))
         guesses = guesses.masked_fill(offsets >= n_guesses[:, None], batch.rules.pad)
-        drafts = drafts_of_method.fill(batch, guesses, n_guesses, certain)
-        drafts = given.put_first(batch, _within_limits(batch, drafts, first=1), certain)
-        # Verify: feed the certain token and its drafts.
-        _, scores, answers, n_right = verified(batch, certain, drafts, given, first=1)
-        # Accept: keep the certain token and the drafts that are right.
-        block = torch.cat([certain[:, None], drafts], dim=1)
+        proposals = guesses_of_method.fill(batch, guesses, n_guesses, certain)
+        proposals = given.put_first(batch, _within_limits(batch, proposals, first=1), certain)
+        # Verify: feed the certain token and its proposals.
+        _, scores, answers, n_right = verified(batch, certain, proposals, given, first=1)
+        # Accept: keep the certain token and the proposals that are right.
+        block = torch.cat([certain[:, None], proposals], dim=1)
         block_scores = torch.cat([certain_score[:, None], scores[:, :-1]], dim=1)
         batch.keep(block, block_scores, 1 + n_right)
 
 
-def _within_limits(batch: OutputBatch, drafts: Tensor, first: int) -> Tensor:
+def _within_limits(batch: OutputBatch, proposals: Tensor, first: int) -> Tensor:
     """Drafts ``[R, N]`` with PAD beyond the longest output allowed, since rows differ in length."""
     n_left = batch.max_len - first - batch.lengths
-    is_beyond = torch.arange(drafts.size(1), device=drafts.device) >= n_left[:, None]
-    return drafts.masked_fill(is_beyond, batch.rules.pad)
+    is_beyond = torch.arange(proposals.size(1), device=proposals.device) >= n_left[:, None]
+    return proposals.masked_fill(is_beyond, batch.rules.pad)

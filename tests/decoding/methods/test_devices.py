@@ -19,9 +19,9 @@ from tests.support.trained_models import blockwise_model
 CASES = [
     *((name, {}) for name in METHODS if name != "auto"),
     ("blockwise", dict(acceptance="topk", min_block_size=2)),
-    ("jacobi", dict(draft="copy", oracle_length=True)),
-    ("gs_jacobi", dict(draft="previous")),
-    ("lookahead", dict(draft="source")),
+    ("jacobi", dict(guess="copy", oracle_length=True)),
+    ("gs_jacobi", dict(guess="previous")),
+    ("lookahead", dict(guess="source")),
     ("variable_beam", dict(finalize="fairseq")),
     ("streaming", dict(stream_policy="fifo", max_beam_rows=6)),
 ]

@@ -1,11 +1,11 @@
-"""What each draft guesses, row by row."""
+"""What each kind of guess is, row by row."""
 
 import types
 
 import torch
 
-from fairseq_fastdec.decoding.methods import drafts
-from fairseq_fastdec.decoding.methods.drafts import NgramPool, draft_of
+from fairseq_fastdec.decoding.methods import guesses
+from fairseq_fastdec.decoding.methods.guesses import NgramPool, guesses_of
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.decoding.request import Sources
 from fairseq_fastdec.orders.special_tokens import EOD
@@ -30,9 +30,9 @@ class KnownBatch:
         return torch.tensor([own[len(own) - n :] for own in padded]).view(len(padded), n)
 
 
-def draft(name, source=WORDS, replaces_answers=False, **options):
-    options = DecodingOptions(decoding="lookahead", draft=name, **options)
-    found, _ = draft_of(options, source, WORDS, EOS, replaces_answers)
+def guess(name, source=WORDS, replaces_answers=False, **options):
+    options = DecodingOptions(decoding="lookahead", guess=name, **options)
+    found, _ = guesses_of(options, source, WORDS, EOS, replaces_answers)
     return found
 
 
@@ -43,11 +43,11 @@ def filled(source, batch, kept, n_kept, certain=None):
 
 def test_padding():
     batch = KnownBatch([[5, 6]])
-    assert filled(draft("pad"), batch, [[8, PAD, PAD]], [1]) == [[8, PAD, PAD]]
+    assert filled(guess("pad"), batch, [[8, PAD, PAD]], [1]) == [[8, PAD, PAD]]
 
 
 def test_the_last_tokens_again():
-    batch, source = KnownBatch([[5, 6, 7], [9]]), draft("previous")
+    batch, source = KnownBatch([[5, 6, 7], [9]]), guess("previous")
     kept = [[8, PAD], [PAD, PAD]]
     assert filled(source, batch, kept, [1, 0]) == [[8, 7], [PAD, 9]]
     assert filled(source, batch, kept, [1, 0], certain=[4, 4]) == [[8, 4], [9, 4]]
@@ -56,7 +56,7 @@ def test_the_last_tokens_again():
 def test_the_source_at_the_same_place():
     sample = tiny.random_batch(TASK, [3, 1])
     sources = Sources.of(sample, PAD)
-    batch, source = KnownBatch([[5], []], sources), draft("copy")
+    batch, source = KnownBatch([[5], []], sources), guess("copy")
     source.begin(batch)
     own = [[token for token in row if token != PAD] for row in sources.content.tolist()]
     empty = [[PAD] * 5] * 2
@@ -67,7 +67,7 @@ def test_the_source_at_the_same_place():
 
 
 def test_ngrams_of_the_output():
-    batch, source = KnownBatch([[], []]), draft("ngram", ngram_pool="sentence", ngram_order=3)
+    batch, source = KnownBatch([[], []]), guess("ngram", ngram_pool="sentence", ngram_order=3)
     source.begin(batch)
     tokens = torch.tensor([[5, 6, 7, 5, 6], [8, EOS, 9, 9, 9]])
     source.learn(batch, tokens, torch.tensor([5, 5]))
@@ -80,14 +80,14 @@ def test_ngrams_of_the_output():
 
 def test_ngrams_replace_answers_where_they_are_known():
     batch = KnownBatch([[]])
-    source = draft("ngram", replaces_answers=True, ngram_pool="sentence")
+    source = guess("ngram", replaces_answers=True, ngram_pool="sentence")
     source.begin(batch)
     source.learn(batch, torch.tensor([[5, 6, 7, 5, 6]]), torch.tensor([5]))
     assert filled(source, batch, [[9, 9, 9, 9]], [4]) == [[7, 5, 6, 7]]
 
 
 def test_ngrams_of_the_run():
-    batch, source = KnownBatch([[]]), draft("ngram")
+    batch, source = KnownBatch([[]]), guess("ngram")
     source.begin(batch)
     source.learn(batch, torch.tensor([[5, 6, 7]]), torch.tensor([3]))
     source.begin(KnownBatch([[]]))
@@ -100,7 +100,7 @@ def test_ngrams_of_the_source():
     sources = Sources.of(sample, PAD)
     words = sources.content[0].tolist()
     assert len(set(words)) == 5
-    batch, source = KnownBatch([[words[1]]], sources), draft("source")
+    batch, source = KnownBatch([[words[1]]], sources), guess("source")
     source.begin(batch)
     assert filled(source, batch, [[PAD] * 3], [0]) == [words[2:5]]
     # Outputs are not remembered.
@@ -113,12 +113,12 @@ def test_symbols_that_the_target_lacks_are_padding():
     source.add_symbol("odd")
     content = torch.tensor([[source.index("odd"), source.index("w1")]])
     sources = Sources.of({"net_input": {"src_tokens": content}}, PAD)
-    found = drafts.sources_as_targets(KnownBatch([[]], sources), source, WORDS)
+    found = guesses.sources_as_targets(KnownBatch([[]], sources), source, WORDS)
     assert found.tolist() == [[PAD, WORDS.index("w1")]] and EOD not in WORDS
 
 
 def test_a_pool_forgets_what_is_old(monkeypatch):
-    monkeypatch.setattr(drafts, "POOL_SIZE", 2)
+    monkeypatch.setattr(guesses, "POOL_SIZE", 2)
     pool = NgramPool()
     for number in range(7):
         pool.put((number,), number)

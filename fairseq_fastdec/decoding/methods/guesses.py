@@ -1,7 +1,7 @@
-"""Drafts: the tokens at positions that the model has not answered yet (``--draft``).
+"""Guesses: the tokens at positions that the model has not answered yet (``--guess``).
 
 Santilli et al. 2023 begin with padding (section 3.3) and leave other initial values to future work.
-A wrong draft costs an iteration and never changes the output.
+A wrong guess costs an iteration and never changes the output.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from .outputs import OutputBatch
 if TYPE_CHECKING:
     from ..options import DecodingOptions
 
-DRAFTING = ("jacobi", "gs_jacobi", "hybrid_jacobi", "lookahead")
-DRAFT_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
+GUESSING = ("jacobi", "gs_jacobi", "hybrid_jacobi", "lookahead")
+GUESS_CHOICES = ChoiceEnum(["pad", "copy", "previous", "ngram", "source"])
 NGRAM_POOL_CHOICES = ChoiceEnum(["sentence", "run"])
 
 # Not a token of any output, so that an n-gram at the beginning of an output matches no other.
@@ -29,35 +29,35 @@ POOL_SIZE = 500_000
 
 
 @dataclass
-class DraftOptions:
-    """``--draft`` and the options of its values."""
+class GuessOptions:
+    """``--guess`` and the options of its values."""
 
-    draft: Optional[DRAFT_CHOICES] = option(
+    guess: Optional[GUESS_CHOICES] = option(
         None,
         "Jacobi methods and lookahead: the initial value of a position: pad = PAD (as in the "
         "paper; default of the Jacobi methods), copy = the source token at that position, previous "
         "= a repetition of the preceding tokens, ngram = what followed the last tokens earlier in "
         "the outputs (default of lookahead), source = what follows the last tokens in the source",
-        methods=DRAFTING,
+        methods=GUESSING,
     )
     ngram_order: int = option(
         4,
-        "--draft ngram, source: the longest n-grams to look up",
-        methods=(*DRAFTING, "auto"),
+        "--guess ngram, source: the longest n-grams to look up",
+        methods=(*GUESSING, "auto"),
         at_least=2,
         at_most=(64, "each token is looked up and stored for all shorter contexts"),
-        needs=("draft", ("ngram", "source")),
+        needs=("guess", ("ngram", "source")),
     )
     ngram_pool: NGRAM_POOL_CHOICES = option(
         "run",
-        "--draft ngram: search the sentence so far, or all outputs of the run",
-        methods=(*DRAFTING, "auto"),
-        needs=("draft", ("ngram",)),
+        "--guess ngram: search the sentence so far, or all outputs of the run",
+        methods=(*GUESSING, "auto"),
+        needs=("guess", ("ngram",)),
     )
 
 
-class Draft:
-    """PAD, the paper's initialisation (section 3.3), and the base class of other drafts."""
+class Guesses:
+    """PAD, the paper's initialisation (section 3.3), and the base class of other guesses."""
 
     def begin(self, batch: OutputBatch) -> None:
         """Prepare for a new batch, in which no output is finished."""
@@ -65,12 +65,12 @@ class Draft:
     def fill(
         self, batch: OutputBatch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
     ) -> Tensor:
-        """Draft the next N tokens of each row.
+        """Guess the next N tokens of each row.
 
         Args:
-            kept: int64 ``[R, N]``, the answers of the last iteration, which serve as drafts:
+            kept: int64 ``[R, N]``, the answers of the last iteration, which serve as guesses:
                 ``n_kept`` int64 ``[R]`` of them, followed by PAD.
-            certain: int64 ``[R]``, the next token of each row, not appended yet. The drafts follow
+            certain: int64 ``[R]``, the next token of each row, not appended yet. The guesses follow
                 it (default: they follow the row).
 
         Returns:
@@ -82,7 +82,7 @@ class Draft:
         """Learn the next tokens of each row: the first n int64 ``[R]`` of ``[R, T]``."""
 
 
-class DraftFromSource(Draft):
+class GuessesFromSource(Guesses):
     """The source token at the same position."""
 
     def __init__(self, source: Dictionary, target: Dictionary) -> None:
@@ -98,11 +98,11 @@ class DraftFromSource(Draft):
         offsets = torch.arange(kept.size(1), device=kept.device)
         places = batch.lengths[:, None] + offsets + (certain is not None)
         copied = sources.gather(1, places.clamp(max=sources.size(1) - 1))
-        is_drafted = (offsets >= n_kept[:, None]) & (places < sources.size(1))
-        return torch.where(is_drafted, copied, kept)
+        is_guessed = (offsets >= n_kept[:, None]) & (places < sources.size(1))
+        return torch.where(is_guessed, copied, kept)
 
 
-class DraftFromTail(Draft):
+class GuessesFromTail(Guesses):
     """The last N tokens again."""
 
     def __init__(self, pad: int) -> None:
@@ -118,7 +118,7 @@ class DraftFromTail(Draft):
         return torch.where(torch.arange(n, device=kept.device) >= n_kept[:, None], previous, kept)
 
 
-class DraftFromNgrams(Draft):
+class GuessesFromNgrams(Guesses):
     """The token that last followed the tokens before it, in the outputs so far."""
 
     def __init__(self, order: int, eos: int, of_run: bool, replaces_answers: bool) -> None:
@@ -144,15 +144,15 @@ class DraftFromNgrams(Draft):
     def fill(
         self, batch: OutputBatch, kept: Tensor, n_kept: Tensor, certain: Optional[Tensor] = None
     ) -> Tensor:
-        drafts = []
+        guesses = []
         for sentence, own, n in zip(batch.sentence.tolist(), kept.tolist(), n_kept.tolist()):
             path = list(self._contexts[sentence])
             for place, answer in enumerate(own):
-                is_drafted = self._replaces_answers or place >= n
-                successor = self._successor(sentence, path) if is_drafted else None
+                is_guessed = self._replaces_answers or place >= n
+                successor = self._successor(sentence, path) if is_guessed else None
                 path.append(answer if successor is None else successor)
-            drafts.append(path[self._order - 1 :])
-        return kept.new_tensor(drafts).view(kept.shape)
+            guesses.append(path[self._order - 1 :])
+        return kept.new_tensor(guesses).view(kept.shape)
 
     def learn(self, batch: OutputBatch, tokens: Tensor, n: Tensor) -> None:
         for sentence, own, count in zip(batch.sentence.tolist(), tokens.tolist(), n.tolist()):
@@ -175,7 +175,7 @@ class DraftFromNgrams(Draft):
         return [(owner, *path[-size:]) for size in range(self._order - 1, 0, -1)]
 
 
-class DraftFromSourceNgrams(DraftFromNgrams):
+class GuessesFromSourceNgrams(GuessesFromNgrams):
     """The token that follows the last tokens in the source: for names, numbers and code."""
 
     def __init__(
@@ -228,44 +228,44 @@ def target_types(source: Dictionary, target: Dictionary) -> Tensor:
     return indices.masked_fill(indices.eq(target.unk()), target.pad())
 
 
-def draft_of(
+def guesses_of(
     options: "DecodingOptions",
     source: Optional[Dictionary],
     target: Dictionary,
     eos: int,
     replaces_answers: bool,
-) -> tuple[Draft, dict[str, Any]]:
-    """The drafts of ``--draft``.
+) -> tuple[Guesses, dict[str, Any]]:
+    """The guesses of ``--guess``.
 
     Args:
         source: ``None`` if sources are not tokens of a dictionary.
-        replaces_answers: as for :class:`DraftFromNgrams`.
+        replaces_answers: as for :class:`GuessesFromNgrams`.
 
     Returns:
-        the drafts in torch, and the options of compiled code
+        the guesses in torch, and the options of compiled code
 
     Raises:
-        ValueError: for drafts copied from sources that are not tokens.
+        ValueError: for guesses copied from sources that are not tokens.
     """
-    name, order = options.draft_name, options.ngram_order
+    name, order = options.guess_name, options.ngram_order
     arguments: dict[str, Any] = {"guess": name, "replaces_answers": replaces_answers}
     if name in ("ngram", "source"):
         arguments["ngram_order"] = order
     if name in ("copy", "source"):
         if source is None:
             raise ValueError(
-                f"--draft {name}: the model's sources are not tokens of a dictionary; use another "
-                "draft"
+                f"--guess {name}: the model's sources are not tokens of a dictionary; use another "
+                "guess"
             )
         arguments["target_types"] = target_types(source, target).tolist()
-    draft = Draft()
+    guess = Guesses()
     if name == "copy":
-        draft = DraftFromSource(source, target)
+        guess = GuessesFromSource(source, target)
     elif name == "previous":
-        draft = DraftFromTail(target.pad())
+        guess = GuessesFromTail(target.pad())
     elif name == "ngram":
         arguments["ngram_pool"] = pool = str(options.ngram_pool)
-        draft = DraftFromNgrams(order, eos, pool == "run", replaces_answers)
+        guess = GuessesFromNgrams(order, eos, pool == "run", replaces_answers)
     elif name == "source":
-        draft = DraftFromSourceNgrams(order, source, target, eos, replaces_answers)
-    return draft, arguments
+        guess = GuessesFromSourceNgrams(order, source, target, eos, replaces_answers)
+    return guess, arguments
