@@ -229,7 +229,7 @@ def test_closed_streams(monkeypatch):
 def test_the_code_is_the_same_where_the_disk_is_full(name, unbuffered):
     """A log on the same disk as the output: nothing can be told, and the code has to."""
     program = (
-        "from fairseq_fastdec import errors\n"
+        "from fairseq_fastdec.processes import errors\n"
         "with errors.errors_in_one_line('program'):\n"
         "    print('some output')\n"
         "    raise ValueError('no room')"

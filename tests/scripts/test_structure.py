@@ -33,4 +33,4 @@ def test_lines_of_code():
 def test_files_entered():
     from fairseq_fastdec.processes.errors import flag_of
 
-    assert structure.files_entered(lambda: flag_of("a_b")) == ["errors.py"]
+    assert structure.files_entered(lambda: flag_of("a_b")) == ["processes/errors.py"]
