@@ -1,4 +1,4 @@
-"""What a task adds to sentences and to their translations: the start of a search."""
+"""Records what a task adds to sentences and to their translations: the start of a search."""
 
 from collections.abc import Sequence
 from functools import cached_property

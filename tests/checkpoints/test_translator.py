@@ -1,5 +1,6 @@
 """From Python, text becomes what fairseq's commands and its hub interface make of it."""
 
+import pickle
 import random
 import threading
 from operator import eq
@@ -214,6 +215,8 @@ def test_errors_stay_with_their_sentence(translator):
     assert second.text is None and second.error.startswith("too long: 2001 tokens")
     with pytest.raises(SentenceError, match="--max-tokens allows 3"):
         translator.translate("a b c", max_tokens=3)
+    again = pickle.loads(pickle.dumps(second.error))
+    assert again == second.error and again.kind == second.error.kind == "too long"
 
 
 class Picky:
