@@ -61,6 +61,17 @@ def test_a_benchmark(corpus, baseline, blockwise, tmp_path):
     assert len({result["bleu"] for result in results if result["method"] != "peer"}) == 1
 
 
+def test_all_streams_closed(corpus, baseline, tmp_path):
+    arguments = [
+        corpus, "--path", baseline, "--device", "cpu", "--sentences", 2, "--rounds", 1,
+        "--processes", 1, "--threads", 1, "--method", "greedy: --decoding greedy",
+        "--output", tmp_path,
+    ]  # fmt: skip
+    done = after_import.run_module("benchmarks.compare", *arguments, closed=(0, 1, 2))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert json.loads((tmp_path / "benchmark.json").read_text(encoding="utf-8"))["results"]
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

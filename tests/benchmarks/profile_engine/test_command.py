@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.profile_engine import command
 from benchmarks.profile_engine.profile import BYTES_OF_WEIGHT, PARTS, Profile
+from tests.support import after_import
 from tests.support.compiled import compiled
 from tests.support.profiling import case
 
@@ -77,6 +78,14 @@ def test_wrong_command_lines(arguments, message, capsys):
     with pytest.raises(SystemExit):
         command.main(arguments.split())
     assert message in capsys.readouterr().err
+
+
+def test_a_closed_standard_output():
+    arguments = "--arch transformer_iwslt_de_en --types 50 --threads 1".split()
+    done = after_import.run_module("benchmarks.profile_engine", *arguments, closed=(1,))
+    assert done.returncode == 2
+    assert done.stderr.startswith("python -m benchmarks.profile_engine: stdout: is closed")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_method_that_the_model_is_not_made_for():
