@@ -24,6 +24,8 @@ KNOWN_WARNINGS = (
     # Caused by fairseq's attention in training and validation.
     ("Support for mismatched key_padding_mask and attn_mask", r"torch\.nn\.functional"),
 )
+# The logger of fairseq's that reports an interrupt while options are composed.
+COMPOSING = "fairseq.dataclass.utils"
 LEVELS_OF_FAIRSEQ = (logging.DEBUG, logging.INFO)
 
 # See at_end.
@@ -39,10 +41,16 @@ def install() -> None:
     """
     for message, module in KNOWN_WARNINGS:
         warnings.filterwarnings("ignore", message, module=module)
+    logging.getLogger(COMPOSING).addFilter(_is_no_interrupt)
     root = logging.getLogger()
     was_set_by_fairseq = [type(handler) for handler in root.handlers] == [logging.StreamHandler]
     if "fairseq" in sys.modules and root.level in LEVELS_OF_FAIRSEQ and was_set_by_fairseq:
         root.setLevel(os.environ.get("LOGLEVEL", "INFO").upper())
+
+
+def _is_no_interrupt(_: logging.LogRecord) -> bool:
+    """Whether the message is not about Ctrl-C, which is reported in one line of our own."""
+    return sys.exc_info()[0] is not KeyboardInterrupt
 
 
 @contextlib.contextmanager

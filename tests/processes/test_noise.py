@@ -113,3 +113,14 @@ def test_only_known_warnings_go():
         warnings.warn_explicit("old", UserWarning, "x.py", 1, module="fairseq_fastdec.hydra.x")
         warnings.warn_explicit("new", UserWarning, "x.py", 1, module="torch.utils.data.dataloader")
     assert [str(warning.message) for warning in caught] == ["old", "new"]
+
+
+def test_an_interrupt_while_options_are_composed(caplog):
+    logger = logging.getLogger(noise.COMPOSING)
+    noise.install()
+    for error in (KeyboardInterrupt, ValueError):
+        try:
+            raise error
+        except BaseException:
+            logger.error("Error when composing %s", error.__name__)
+    assert [record.message for record in caplog.records] == ["Error when composing ValueError"]
