@@ -63,6 +63,7 @@ class DecodingGenerator(ABC):
         block_name: what the mean number of tokens kept per step is called in the log.
         observer: called after every decoder invocation by methods that keep one hypothesis. With an
             observer, torch decodes.
+        results: of the last batch.
     """
 
     search: Optional[CompiledSearch]
@@ -73,6 +74,7 @@ class DecodingGenerator(ABC):
     honours: frozenset[str] = frozenset({NO_REPEAT})
     block_name = Statistics.block_name
     observer: Optional[Callable[..., None]] = None
+    results: Sequence[Result] = ()
 
     def __init__(
         self,
@@ -346,6 +348,7 @@ class DecodingGenerator(ABC):
                 n_tokens = result.hypotheses[0]["tokens"].numel()
                 self.statistics.count_sentence(n_tokens, len(result.blocks))
             self._file.write(zip(ids, sources.lengths.tolist(), results))
+            self.results = results
         hypotheses = [result.hypotheses for result in results]
         check_finite(hypotheses, ids)
         return hypotheses

@@ -17,13 +17,9 @@ class SingleHypothesisMethod(DecodingGenerator):
     """A method that keeps one hypothesis per sentence.
 
     Subclasses implement :meth:`decode`, and :meth:`search_options` if there is compiled code.
-
-    Attributes:
-        results: of the last batch decoded by torch.
     """
 
     keeps_one_hypothesis = True
-    results: Sequence[Result] = ()
 
     @functools.cached_property
     def given_drafts(self) -> GivenDrafts:
@@ -46,8 +42,7 @@ class SingleHypothesisMethod(DecodingGenerator):
         last = batch.open()
         if batch.n_rows:  # prefixes can be whole outputs
             self.decode(batch, last)
-        self.results = results = batch.results()
-        return results
+        return batch.results()
 
     def new_batch(self, request: Request) -> OutputBatch:
         """Encode sources and create a batch of empty outputs."""

@@ -72,4 +72,4 @@ def test_the_cost_of_a_sentence():
     hypotheses = generator.generate(models, sample)
     for own, result in zip(hypotheses, generator.results):
         assert result.steps == own[0]["tokens"].numel()
-    assert generator.statistics.blocks == 0
+        assert result.blocks == []

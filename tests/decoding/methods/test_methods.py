@@ -101,8 +101,8 @@ def test_what_is_not_possible(decoding, method, message):
 
 def test_a_model_without_heads_cannot_decode_blockwise():
     options = DecodingOptions(decoding="blockwise")
-    models = [blockwise_model(), stock_model()]
-    with pytest.raises(ValueError, match="model 2 of the 2 in --path has no prediction"):
+    models = [stock_model(1), stock_model()]
+    with pytest.raises(ValueError, match="the 2 models have no prediction heads"):
         build_generator(models, TASK.target_dictionary, arguments(), options)
 
 

@@ -16,7 +16,7 @@ def settings(corpus, baseline):
     """A function that gives the settings of a command line."""
 
     def make(*arguments, path=baseline, data=corpus):
-        parser = options.get_generation_parser(default_task="translation_fastdec")
+        parser = options.get_generation_parser(default_task="translation")
         given = [data, "--path", path, "-s", "en", "-t", "de", *arguments]
         cfg = to_config(options.parse_args_and_arch(parser, list(map(str, given))))
         return settings_of(cfg, tasks.setup_task(cfg.task))
