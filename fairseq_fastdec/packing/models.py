@@ -36,7 +36,7 @@ class ProposalWays(NamedTuple):
         n_heads: the number of heads, including p_1; 1 without proposals.
         n_types: proposals are chosen from this number of types at the beginning of the dictionary;
             ``None``: from all.
-        rounds: whether to use the precision :data:`~.products.precision.ROUGH` instead of that of
+        rounds: whether to use the precision :data:`~.precision.ROUGH` instead of that of
             the model.
     """
 
@@ -53,7 +53,7 @@ class EngineModels:
     ) -> None:
         """
         Args:
-            precision: a name of :data:`~.products.precision.PRECISIONS`.
+            precision: a name of :data:`~.precision.PRECISIONS`.
         """
         self._models, self._precision, self._proposals = models, precision, proposals
         self._prepared = [

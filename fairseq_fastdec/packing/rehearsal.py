@@ -56,7 +56,7 @@ class Rehearsal:
         """Prepare a linear layer.
 
         Args:
-            weight, bias: as for :meth:`~..products.precision.Precision.linear`.
+            weight, bias: as for :meth:`~.precision.Precision.linear`.
             name: its name in the log.
             x: typical inputs, fp32 ``[..., inputs]``.
         """

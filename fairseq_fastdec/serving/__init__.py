@@ -2,8 +2,6 @@
 
 These modules import neither torch nor fairseq, until a checkpoint is loaded.
 
-- ``scheduler.py``   decodes sentences of many callers in shared batches
-- ``translating.py`` the base class of translators
 - ``command.py``     the command line, and the server process
 - ``config.py``      the options of the service, and the TOML file that sets them
 - ``ray_serve.py``   replicas on the machines of a Ray cluster

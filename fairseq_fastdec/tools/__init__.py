@@ -2,7 +2,7 @@
 
 - ``prepare_data``, ``distillation``, ``shortlisting`` make data
 - ``average_checkpoints`` makes a checkpoint
-- ``export``, ``translate`` make a bundle, and translate lines with it
+- ``export`` makes a bundle
 - ``visualize`` looks at decoding
-- ``command_line``, ``corpus``, ``kept_settings`` are shared by them
+- ``corpus`` is shared by them
 """

@@ -1,7 +1,7 @@
 // Linear layers with weights in any format.
 //
 // A new format needs an entry of FORMATS, a case in quantize and multiply_quantized, and its
-// products in a file such as linear_int8.h; and in Python its packing (engine/kernels/packed.py)
+// products in a file such as linear_int8.h; and in Python its packing (packing/packed.py)
 // and its name (engine/products/precision.py).
 
 #pragma once
