@@ -260,7 +260,8 @@ def _overwriting_current_task(overwrite_args_by_name, cfg, overrides):
 
 def _rename_task(cfg: Any) -> None:
     """Give the task in a checkpoint's configuration its current name."""
-    task = cfg.get("task") if isinstance(cfg, DictConfig) else None
+    # Older versions of omegaconf raise an error for keys that a closed configuration lacks.
+    task = cfg.task if isinstance(cfg, DictConfig) and "task" in cfg else None
     if isinstance(task, argparse.Namespace):
         task.task = current_task(task.task)
     elif isinstance(task, DictConfig):
