@@ -235,7 +235,6 @@ class DecodingGenerator(ABC):
 
     def run(self, request: Request) -> Iterable[Result]:
         """Translate a batch with compiled code or torch; see :meth:`translate`."""
-        request.n_forced(self.rules.pad)
         self.prepare_request(request)
         translate = self.translate_compiled if self.decodes_compiled() else self.translate
         return translate(request)

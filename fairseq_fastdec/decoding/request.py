@@ -160,11 +160,7 @@ class Request:
         return None if self.prefix is None or not self.prefix_width else self.prefix.cpu().numpy()
 
     def n_forced(self, pad: int) -> np.ndarray:
-        """The number of tokens that the prefix forces in each sentence, int64 ``[B]``.
-
-        Raises:
-            ValueError: for padding before or inside a prefix.
-        """
+        """The number of tokens that the prefix forces in each sentence, int64 ``[B]``."""
         if self.prefix is None:
             return np.zeros(self.n, dtype=np.int64)
         return prefix_lengths(self.prefix, pad).cpu().numpy()
@@ -207,7 +203,8 @@ def check_request(
         bos: the token before the first.
 
     Raises:
-        ValueError: for such tokens, for empty sources, and for a prefix of the wrong shape.
+        ValueError: for such tokens, for empty sources, and for a prefix of the wrong shape or with
+            padding before a token.
     """
     if source is not None and are_tokens(sources.content):
         check_ids("src_tokens", sources.content, source, BINARISED)
@@ -226,6 +223,7 @@ def check_request(
             f"whole numbers [{n_sentences}, P], padded on the right"
         )
     check_ids("prefix_tokens (--prefix-size)", prefix, target, BINARISED)
+    prefix_lengths(prefix, target.pad())  # raises for padding before a token
 
 
 def _check_not_empty(sources: Sources, numbers: Sequence[int]) -> None:

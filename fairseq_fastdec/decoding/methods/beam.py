@@ -54,14 +54,18 @@ class FixedBeam(DecodingGenerator):
         draws = {} if self.draws is None else self.draws.options()
         return SearchOptions("beam", {**vars(self.rule), **draws})
 
-    def run(self, request: Request) -> Iterator[Result]:
+    def run(self, request: Request) -> Iterable[Result]:
+        results = super().run(request)
+        if request.prefix is None or self.rule.is_papers:
+            return results
+        return self._copied(results, request.prefix.tolist(), self.limits(request).max_lens)
+
+    def _copied(
+        self, results: Iterable[Result], prefix: list[list[int]], max_lens: np.ndarray
+    ) -> Iterator[Result]:
         """If the prefix contains EOS, fairseq returns k copies of the hypothesis."""
-        limits = self.limits(request)
-        for result in super().run(request):
-            forced = []
-            if request.prefix is not None and not self.rule.is_papers:
-                forced = request.prefix[result.id, : limits.max_lens[result.id]].tolist()
-            if self.eos in forced:
+        for result in results:
+            if self.eos in prefix[result.id][: max_lens[result.id]]:
                 (best, *_), k = result.hypotheses, self.rule.beam
                 copies = [{name: part.clone() for name, part in best.items()} for _ in range(k)]
                 result = result._replace(hypotheses=copies)

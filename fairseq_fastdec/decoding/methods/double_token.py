@@ -12,7 +12,7 @@ from ...engine.rules import Limits
 from ...engine.searches import Result, SearchOptions
 from ...orders.special_tokens import start_tokens
 from ...orders.token_order import common_order
-from ..constraints import force, prefix_lengths
+from ..constraints import force
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypothesis, best_first, hypothesis
 from ..natural_order import natural
@@ -263,11 +263,7 @@ def forced_slots(prefix: Tensor, eos: int, end: int, pad: int) -> Tensor:
 
     Returns:
         int64 ``[B, P]``, with one more column if P is odd; padding allows any token
-
-    Raises:
-        ValueError: for padding before or inside a prefix.
     """
-    prefix_lengths(prefix, pad)
     forced = prefix.masked_fill(prefix.eq(eos), end)
     forced = torch.nn.functional.pad(forced, (0, prefix.size(1) % 2), value=pad)
     # An end token on the left is paired with another one.

@@ -192,8 +192,9 @@ std::unique_ptr<CheckedSearch> search_of(const std::string &kind, const GivenMod
   throw py::value_error("search: unknown kind " + kind);
 }
 
-// Sentences join a search; with a service, a search of one of its threads that translates alike.
-// Returns whether the service accepts them; see Service::submit.
+// Adds sentences to a search. With a service, adds them to its queue instead, and one of its threads
+// decodes them with a search of the same models and options. Returns whether the service accepts
+// them; see Service::submit.
 bool admit(CheckedSearch &own, Array<int64_t> ids, int64_t bos, Array<int64_t> max_lens,
            Array<int64_t> waived, std::optional<Array<int64_t>> sources,
            std::optional<EncoderStates> states, std::optional<Array<int64_t>> n_source,

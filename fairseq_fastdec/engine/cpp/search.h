@@ -121,7 +121,7 @@ class Search {
   }
 };
 
-// Makes a search without sentences; all of its searches translate alike.
+// Makes a search without sentences, always with the same models, rules and options.
 using MakeSearch = std::function<std::unique_ptr<Search>()>;
 
 }  // namespace fastdec

@@ -9,6 +9,7 @@ from fairseq import options, tasks
 from fairseq_fastdec.tools.corpus import to_config
 from fairseq_fastdec.tools.distillation import settings as settings_module
 from fairseq_fastdec.tools.distillation.settings import settings_of
+from tests.support.settings import assert_files_count_by_content
 
 
 @pytest.fixture
@@ -49,22 +50,7 @@ def test_other_options_are_others(settings, arguments):
 
 
 def test_files_count_by_their_content(settings, corpus, baseline, tmp_path):
-    codes = tmp_path / "codes"
-    bpe = ["--bpe", "subword_nmt", "--bpe-codes", codes]
-    shortlist = ["--decoding", "greedy", "--shortlist", codes]
-    seen = []
-    for content in ("#version: 0.2\na b</w>\n", "#version: 0.2\na c</w>\n"):
-        codes.write_text(content)
-        seen += [settings(*bpe), settings(*shortlist)]
-    model = shutil.copy(baseline, tmp_path / "model.pt")
-    with open(model, "ab") as file:
-        file.write(b"x")
-    seen.append(settings(path=model))
-    data = shutil.copytree(corpus, tmp_path / "data")
-    (data / "dict.de.txt").write_text((data / "dict.de.txt").read_text().replace("a ", "A "))
-    seen.append(settings(data=data))
-    assert all(one != other for i, one in enumerate(seen) for other in seen[:i])
-    assert str(tmp_path) not in str(seen)
+    assert_files_count_by_content(settings, corpus, baseline, tmp_path)
 
 
 @pytest.mark.parametrize(
