@@ -1,1 +1,1 @@
-from . import blockwise_transformer, double_token_transformer  # noqa: F401
+from . import blockwise_transformer, double_token_transformer, marian_transformer  # noqa: F401

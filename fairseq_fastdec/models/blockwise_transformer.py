@@ -7,19 +7,24 @@ from typing import Any, Optional
 
 import torch
 from fairseq.models import register_model, register_model_architecture
-from fairseq.models.transformer import TransformerDecoder, TransformerModel, base_architecture
+from fairseq.models.transformer import base_architecture
 from torch import Tensor, nn
 
 from ..criterions.random_sub_loss import RandomSubLoss
 from ..packing.stock_decoders import layers_of
 from .block_heads import BlockHeads
 from .finetuning import HEADS, register_presets, shaped_by_checkpoint
+from .marian_transformer import (
+    MarianTransformerDecoder,
+    MarianTransformerModel,
+    complete_marian,
+)
 from .sequential_heads import DraftContext, SequentialHeads
 
 logger = logging.getLogger(__name__)
 
 
-class BlockwiseTransformerDecoder(TransformerDecoder):
+class BlockwiseTransformerDecoder(MarianTransformerDecoder):
     """A stock decoder with heads between its features and its output layer.
 
     Head 0 is the paper's p_1, and the default output: fairseq's generators, scorers and criterions
@@ -227,7 +232,7 @@ class BlockwiseTransformerDecoder(TransformerDecoder):
 
 
 @register_model("blockwise_transformer")
-class BlockwiseTransformerModel(TransformerModel):
+class BlockwiseTransformerModel(MarianTransformerModel):
     """A stock transformer plus heads; ``--finetune-from-model`` takes a stock checkpoint."""
 
     @classmethod
@@ -392,6 +397,7 @@ def base_blockwise_architecture(args: Any) -> None:
     for name, default in {**HEADS, "freeze_base": False}.items():
         setattr(args, name, getattr(args, name, default))
     base_architecture(args)
+    complete_marian(args)
 
 
 register_presets("blockwise_transformer", base_blockwise_architecture)

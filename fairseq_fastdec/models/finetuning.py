@@ -61,6 +61,15 @@ HEADS = {
     "block_output_rank": None,
     "identity_first_head": False,
 }
+# The options of Marian's transformers and their defaults, which are a stock transformer.
+MARIAN = {
+    "output_bias": False,
+    "first_input": "eos",
+    "sinusoids": "fairseq",
+    "norm_epsilon": 1e-5,
+    "no_final_norms": False,
+    "decoder_autoreg": "self-attention",
+}
 
 
 def shaped_by_checkpoint(architecture: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -107,7 +116,8 @@ def _take_shape(args: Any) -> None:
     trained = _trained_options(checkpoint_utils.load_checkpoint_to_cpu(path))
     if trained is None or not _is_transformer(trained):
         return
-    taken = {name: getattr(trained, name) for name in HEADS if hasattr(trained, name)}
+    own = (*HEADS, *MARIAN)
+    taken = {name: getattr(trained, name) for name in own if hasattr(trained, name)}
     trained = _complete(trained)
     taken.update((name, getattr(trained, name)) for name in (*VALUES, *FLAGS, *SHARED))
     for name in DIMENSIONS:
@@ -211,6 +221,8 @@ def _differing(
     for side, name in (("encoder", "max_source_positions"), ("decoder", "max_target_positions")):
         if getattr(own, f"{side}_learned_pos") and not (by_step and side == "decoder"):
             compare(name, getattr(trained, name, None), getattr(own, name, None))
+    for name, default in MARIAN.items():
+        compare(name, getattr(trained, name, default), getattr(own, name, default))
     for name in SHARED:
         if getattr(own, name):
             compare(name, getattr(trained, name), True)
