@@ -7,7 +7,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..packing.positions import positions_of
-from ..packing.stock_decoders import layers_of
+from ..packing.stock_decoders import is_recurrent, layers_of
 from .attention import attend, visible_keys
 from .caches import RowCache, SourceCache
 
@@ -173,6 +173,9 @@ class TransformerNetwork:
         residual, attention = x, layer.self_attn
         if layer.normalize_before:
             x = layer.self_attn_layer_norm(x)
+        if is_recurrent(layer):
+            x = residual + self._recurrence(index, attention, x, places)
+            return x if layer.normalize_before else layer.self_attn_layer_norm(x)
         self._rows.write(index, self._fed, places, attention.k_proj(x), attention.v_proj(x))
         keys, values = self._rows.read(index, self._fed, visible.size(-1))
         x = attend(attention.q_proj(x), keys, values, visible, attention.num_heads)
@@ -183,6 +186,19 @@ class TransformerNetwork:
             x = layer.attn_ln(x)
         x = residual + x
         return x if layer.normalize_before else layer.self_attn_layer_norm(x)
+
+    def _recurrence(self, index: int, unit: Any, x: Tensor, places: Tensor) -> Tensor:
+        """The outputs of a recurrent unit; the cache has its state after each token as keys."""
+        states, _ = self._rows.read(index, self._fed, self._rows.longest)
+        rows = torch.arange(x.size(0), device=x.device)
+        lengths = self._rows.lengths[self._fed]
+        before = x.new_zeros(x.size(0), x.size(2))
+        if states.size(1):
+            before = states[rows, (lengths - 1).clamp(min=0)]
+            before = before.masked_fill(lengths.eq(0)[:, None], 0)
+        states = unit.states(x.transpose(0, 1), before).transpose(0, 1)
+        self._rows.write(index, self._fed, places, states, states)
+        return torch.relu(states)
 
     def _cross_attention(self, index: int, layer: Any, x: Tensor) -> Tensor:
         residual, attention = x, layer.encoder_attn

@@ -17,7 +17,13 @@ from .stock_decoders import layers_of
 from .weights import stacked
 
 # The numbers of fairseq's activation functions in compiled code: Epilogue in cpp/linear_blocks.h.
-ACTIVATIONS: dict[Callable, int] = {F.relu: 2, gelu: 3, gelu_accurate: 4, torch.tanh: 5}
+ACTIVATIONS: dict[Callable, int] = {
+    F.relu: 2,
+    gelu: 3,
+    gelu_accurate: 4,
+    torch.tanh: 5,
+    F.silu: 6,
+}
 LINEAR = get_activation_fn("linear").__code__
 # The activation functions that are supported in parallel heads.
 ACTIVATIONS_OF_HEADS = (F.relu, gelu)

@@ -21,7 +21,7 @@ from .packed import PackedLinear
 from .positions import positions_of
 from .precision import PRECISIONS, ROUGH, Precision, PreparedNorm
 from .prepared_model import prepared
-from .stock_decoders import layers_of
+from .stock_decoders import has_first_input, layers_of
 from .support import runs_prepared, unsupported_part
 from .weights import LayerWeights, NetworkWeights
 
@@ -253,6 +253,9 @@ def _network(
         "final_norm": _part(weights.final_norm),
         "positions": None if positions is None else positions.numpy(),
     }
+    if has_first_input(coder):
+        replaced = {"eos": coder.embed_tokens.eos, "first_input": coder.padding_idx}
+        arguments.update(replaced)
     return EnginePart("Network", arguments)
 
 

@@ -27,6 +27,7 @@ FIRST_TYPE = 4
 # The names of fairseq's linear layers with the inputs of prepared layers of other names.
 SAME_INPUTS = {
     "self_qkv": "self_attn.q_proj",
+    "recurrence": "self_attn.input_proj",
     "self_out": "self_attn.out_proj",
     "cross_query": "encoder_attn.q_proj",
     "cross_out": "encoder_attn.out_proj",
@@ -142,7 +143,8 @@ class Rehearsal:
         """Run the sentences through a layer; return the inputs of its linear layers, by name."""
         if layer.fc1.weight.dtype != torch.float32:
             layer = copy.deepcopy(layer).float()
-        was_training, checks = layer.training, layer.self_attn.skip_embed_dim_check
+        was_training = layer.training
+        checks = getattr(layer.self_attn, "skip_embed_dim_check", False)
         # With this flag fairseq calls the linear layers of attention instead of torch's attention.
         layer.self_attn.skip_embed_dim_check = True
         try:

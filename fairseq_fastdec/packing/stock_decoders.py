@@ -20,6 +20,17 @@ DECODERS_OF_SPEECH = (
 )
 
 
+def is_recurrent(layer: Any) -> bool:
+    """Whether a decoder layer has the recurrent unit SSRU in place of self-attention."""
+    return isinstance(layer.self_attn, class_of("fairseq_fastdec.models.ssru", "SSRU"))
+
+
+def has_first_input(coder: Any) -> bool:
+    """Whether a decoder reads padding as its first input, as in Marian."""
+    place = ("fairseq_fastdec.models.marian_transformer", "FirstInputEmbedding")
+    return isinstance(coder.embed_tokens, class_of(*place))
+
+
 def layers_of(coder: Any) -> list[Any]:
     """A coder's layers in order. Iterating ``coder.layers`` would skip some under LayerDrop."""
     return [coder.layers[index] for index in range(len(coder.layers))]
@@ -44,7 +55,7 @@ def departures(model: nn.Module) -> Iterator[str]:
         yield "the model has an adaptive softmax (--adaptive-softmax-cutoff)"
     if type(decoder.output_projection) not in (nn.Linear, RobertaLMHead):
         yield f"the output layer is a {type(decoder.output_projection).__name__}, not linear"
-    if type(decoder.embed_tokens) is not nn.Embedding:
+    if type(decoder.embed_tokens) is not nn.Embedding and not has_first_input(decoder):
         yield f"the target embedding is a {type(decoder.embed_tokens).__name__} (--adaptive-input?)"
     if decoder.quant_noise is not None:
         yield "the model was trained with product-quantisation noise (--quant-noise-pq)"
@@ -92,7 +103,8 @@ def _departures_of_layer(layer: Any) -> Iterator[str]:
             yield f"the decoder layer {name} overrides {method}"
     if layer.encoder_attn is None:
         yield "the decoder does not attend to the source (--no-cross-attention)"
-    for attention in (layer.self_attn, layer.encoder_attn):
+    own = () if is_recurrent(layer) else (layer.self_attn,)
+    for attention in (*own, layer.encoder_attn):
         yield from (f"the decoder: {problem}" for problem in attention_departures(attention))
 
 

@@ -8,7 +8,7 @@ from fairseq.models.transformer import TransformerEncoder, TransformerEncoderBas
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import nn
 
-from .stock_decoders import attention_departures, departures, layers_of
+from .stock_decoders import attention_departures, departures, is_recurrent, layers_of
 
 
 def unsupported_part(model: FairseqEncoderDecoderModel) -> Optional[str]:
@@ -19,7 +19,8 @@ def unsupported_part(model: FairseqEncoderDecoderModel) -> Optional[str]:
 def _problems(model: FairseqEncoderDecoderModel) -> Iterator[str]:
     yield from departures(model)
     for layer in layers_of(model.decoder):
-        for attention in (layer.self_attn, layer.encoder_attn):
+        own = () if is_recurrent(layer) else (layer.self_attn,)
+        for attention in (*own, layer.encoder_attn):
             yield from (f"the decoder: {problem}" for problem in _linears_of(attention))
         yield from linear_problems(layer)
 

@@ -12,7 +12,7 @@ from .own_weights import OwnWeights
 from .packed import PackedLinear
 from .precision import Precision, PreparedNorm, in_fp32, norm_of
 from .rehearsal import Rehearsal
-from .stock_decoders import layers_of
+from .stock_decoders import is_recurrent, layers_of
 
 
 @dataclass
@@ -65,7 +65,8 @@ class NetworkWeights:
             ReleasedWeights: if the weights have been released.
         """
         layers = layers_of(coder)
-        attention, is_decoder = layers[0].self_attn, bool(key_value_linears(layers[0]))
+        is_decoder = bool(key_value_linears(layers[0]))
+        attention = layers[0].encoder_attn if is_decoder else layers[0].self_attn
         rehearsal = Rehearsal(precision, "decoder" if is_decoder else "encoder")
         embed, embed_scale = _embeddings(coder)
         weights = cls(
@@ -100,7 +101,10 @@ def _embeddings(coder: Any) -> tuple[Tensor, float]:
 def layer_linears(layer: Any) -> list[nn.Linear]:
     """The linear layers of a stock layer other than those of :func:`key_value_linears`."""
     attn = layer.self_attn
-    linears = [attn.q_proj, attn.k_proj, attn.v_proj, attn.out_proj, layer.fc1, layer.fc2]
+    if is_recurrent(layer):
+        linears = [attn.input_proj, attn.forget_proj, layer.fc1, layer.fc2]
+    else:
+        linears = [attn.q_proj, attn.k_proj, attn.v_proj, attn.out_proj, layer.fc1, layer.fc2]
     cross = getattr(layer, "encoder_attn", None)
     return linears if cross is None else [*linears, cross.q_proj, cross.out_proj]
 
@@ -117,7 +121,10 @@ def stacked(
     """Layers with the same input as one layer; the first output is scaled by ``first_scale``."""
     # In fp16 the scaled weights would be rounded again.
     weights = [in_fp32(layer.weight) for layer in projections]
-    biases = [in_fp32(layer.bias) for layer in projections]
+    biases = [
+        weight.new_zeros(len(weight)) if layer.bias is None else in_fp32(layer.bias)
+        for layer, weight in zip(projections, weights)
+    ]
     weights[0], biases[0] = weights[0] * first_scale, biases[0] * first_scale
     return precision.linear(torch.cat(weights), torch.cat(biases))
 
@@ -145,11 +152,14 @@ def _cross_key_values(
 
 def _layer_weights(layer: Any, precision: Precision) -> LayerWeights:
     attention, cross = layer.self_attn, getattr(layer, "encoder_attn", None)
-    projections = (attention.q_proj, attention.k_proj, attention.v_proj)
-    linears = {
-        "self_qkv": stacked(projections, precision, first_scale=attention.scaling),  # C -> 3C
-        "self_out": _self_attention_output(layer, precision),
-    }
+    if is_recurrent(layer):
+        linears = {"recurrence": stacked([attention.input_proj, attention.forget_proj], precision)}
+    else:
+        projections = (attention.q_proj, attention.k_proj, attention.v_proj)
+        linears = {
+            "self_qkv": stacked(projections, precision, first_scale=attention.scaling),  # C -> 3C
+            "self_out": _self_attention_output(layer, precision),
+        }
     norms = {"self_norm": norm_of(layer.self_attn_layer_norm)}
     if cross is not None:
         linears["cross_query"] = stacked([cross.q_proj], precision, first_scale=cross.scaling)

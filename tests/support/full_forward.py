@@ -21,6 +21,16 @@ ARCHITECTURES = {
         scale_heads=True,
         scale_resids=True,
     ),
+    "marian": dict(arch="marian_transformer"),
+    "marian, pre-norm": dict(
+        arch="marian_transformer",
+        encoder_normalize_before=True,
+        decoder_normalize_before=True,
+        no_final_norms=True,
+        sinusoids="transformers",
+    ),
+    "ssru": dict(arch="ssru_transformer"),
+    "ssru, pre-norm": dict(arch="ssru_transformer", decoder_normalize_before=True),
 }
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 

@@ -4,6 +4,7 @@ import argparse
 import functools
 
 import torch
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq.models.transformer import Embedding, TransformerDecoderBase
 
 from tests.support import tiny
@@ -54,6 +55,17 @@ MODELS = {
         encoder_normalize_before=True,
         decoder_normalize_before=True,
     ),
+    "marian": dict(arch="marian_transformer"),
+    "marian, norms before": dict(
+        arch="marian_transformer",
+        encoder_normalize_before=True,
+        decoder_normalize_before=True,
+        no_final_norms=True,
+        sinusoids="transformers",
+        share_all_embeddings=False,
+    ),
+    "ssru": dict(arch="ssru_transformer", decoder_layers=2),
+    "ssru, norms before": dict(arch="ssru_transformer", decoder_normalize_before=True),
 }
 
 
@@ -84,9 +96,10 @@ OF_COMMANDS = [name for name, options in MODELS.items() if "embedding" not in op
 def write_checkpoint(name, path):
     """Write a checkpoint like fairseq-train."""
     # Without a full training configuration, which takes longer to read than decoding.
-    given = vars(tiny.arguments("transformer", **{**ONE_LAYER, **MODELS[name]}))
+    options = {"arch": "transformer", **ONE_LAYER, **MODELS[name]}
+    given = vars(tiny.arguments(**options))
     plain = (bool, int, float, str, type(None))
-    model = argparse.Namespace(_name="transformer")
+    model = argparse.Namespace(_name=ARCH_MODEL_NAME_REGISTRY[options["arch"]])
     vars(model).update((k, value) for k, value in given.items() if isinstance(value, plain))
     history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
     state = {

@@ -135,7 +135,7 @@ int64_t size_of(const py::dict &linears, const char *name, bool of_outputs) {
 
 Epilogue activation_of(int64_t number) {
   const auto activation = static_cast<Epilogue>(number);
-  require(is_within(number, int64_t(Epilogue::TANH) + 1) && activation != Epilogue::ADD,
+  require(is_within(number, int64_t(Epilogue::SWISH) + 1) && activation != Epilogue::ADD,
           "activation: unknown number");
   return activation;
 }
@@ -144,7 +144,8 @@ Epilogue activation_of(int64_t number) {
 Owned<Network> network(const std::vector<std::pair<py::dict, py::dict>> &layers, int64_t n_heads,
                 int64_t head_dim, bool pre_norm, int64_t activation, int64_t tokens_per_step,
                 py::array embed, float embed_scale, std::optional<LayerNorm> embed_norm,
-                std::optional<LayerNorm> final_norm, std::optional<py::array> positions) {
+                std::optional<LayerNorm> final_norm, std::optional<py::array> positions,
+                int64_t eos, int64_t first_input) {
   Owned<Network> made;
   Collector collect(made.owners);
   Network &model = made.part;
@@ -159,6 +160,8 @@ Owned<Network> network(const std::vector<std::pair<py::dict, py::dict>> &layers,
   model.tokens_per_step = tokens_per_step;
   model.embed = collect.floats(embed, embed.size(), "embed");
   model.n_types = embed.shape(0), model.embed_scale = embed_scale;
+  require(first_input < model.n_types, "first_input: has no embedding");
+  model.eos = eos, model.first_input = first_input;
   if (embed_norm) model.embed_norm = collect.take(*embed_norm, "embed_norm", dim);
   if (final_norm) model.final_norm = collect.take(*final_norm, "final_norm", dim);
   if (positions) {
@@ -169,8 +172,13 @@ Owned<Network> network(const std::vector<std::pair<py::dict, py::dict>> &layers,
   auto made_layers = std::make_shared<std::vector<Layer>>();
   for (const auto &[linears, norms] : layers) {
     Layer layer = {};
-    layer.self_qkv = collect.linear(linears, "self_qkv", dim, 3 * dim);
-    layer.self_out = collect.linear(linears, "self_out", dim, dim);
+    if (linears.contains("recurrence")) {
+      require(tokens_per_step == 1, "recurrence: only in decoders of one token a step");
+      layer.recurrence = collect.linear(linears, "recurrence", dim, 2 * dim);
+    } else {
+      layer.self_qkv = collect.linear(linears, "self_qkv", dim, 3 * dim);
+      layer.self_out = collect.linear(linears, "self_out", dim, dim);
+    }
     if (tokens_per_step) {
       layer.cross_query = collect.linear(linears, "cross_query", dim, dim);
       layer.cross_out = collect.linear(linears, "cross_out", dim, dim);
@@ -185,6 +193,9 @@ Owned<Network> network(const std::vector<std::pair<py::dict, py::dict>> &layers,
     if (norms.contains("residual_scale"))
       layer.residual_scale =
           collect.floats(norms["residual_scale"].cast<py::array>(), dim, "residual_scale");
+    require(made_layers->empty() || bool(layer.recurrence.outputs) ==
+                                        bool((*made_layers)[0].recurrence.outputs),
+            "recurrence: must be in all layers or in none");
     made_layers->push_back(layer);
   }
   model.layers = made_layers->data();
@@ -324,7 +335,7 @@ void bind_models(py::module_ &module) {
       .def(py::init(&network), py::arg("layers"), py::arg("n_heads"), py::arg("head_dim"),
            py::arg("pre_norm"), py::arg("activation"), py::arg("tokens_per_step"),
            py::arg("embed"), py::arg("embed_scale"), py::arg("embed_norm"), py::arg("final_norm"),
-           py::arg("positions"));
+           py::arg("positions"), py::arg("eos") = -1, py::arg("first_input") = -1);
   py::class_<Owned<Heads>>(module, "Heads")
       .def(py::init(&head_layers), py::arg("hidden"), py::arg("outputs"), py::arg("n_heads"),
            py::arg("gelu"));

@@ -17,9 +17,19 @@ constexpr int64_t FIRST_LENGTH = 32;
 
 }  // namespace
 
-KeyValueCache::KeyValueCache(const Network &model, bool is_bf16)
-    : n_layers(model.n_layers), n_heads(model.n_heads), head_dim(model.head_dim) {
+KeyValueCache::KeyValueCache(int64_t n_layers, int64_t of_layer, int64_t n_heads, int64_t head_dim,
+                             bool is_bf16)
+    : n_layers(n_layers), of_layer(of_layer), n_heads(n_heads), head_dim(head_dim) {
   cache.is_bf16 = is_bf16;
+}
+
+KeyValueCache::KeyValueCache(const Network &network, bool is_bf16)
+    : KeyValueCache(network.n_layers, 2, network.n_heads, network.head_dim, is_bf16) {}
+
+KeyValueCache KeyValueCache::of_rows(const Network &network, bool is_bf16) {
+  if (!network.is_recurrent()) return KeyValueCache(network, is_bf16);
+  // In fp32: each state is computed from the one before, so rounding errors would add up.
+  return KeyValueCache(network.n_layers, 1, 1, network.dim, false);
 }
 
 char *KeyValueCache::at(const Cache &in, int64_t part, int64_t slot, int64_t head,
@@ -41,7 +51,7 @@ void KeyValueCache::reserve(int64_t n, int64_t length, const std::vector<int64_t
   cache.head = cache.length * head_dim;
   cache.slot = cache.head * n_heads;
   cache.part = cache.slot * cache.slots;
-  cache.layer = 2 * cache.part;
+  cache.layer = of_layer * cache.part;
   const int64_t n_bytes = n_parts() * cache.part * bytes_of_number();
   if (!is_empty) old_memory.swap(memory);
   cache.data = memory.reserve(n_bytes);
@@ -81,7 +91,7 @@ void KeyValueCache::copy(const std::vector<int64_t> &origins, int64_t length, in
 }
 
 Decoder::Member::Member(const Model &model)
-    : rows(model.decoder, model.rounds_keys), sources(model.decoder, model.rounds_keys), step() {
+    : rows(KeyValueCache::of_rows(model.decoder, model.rounds_keys)), sources(model.decoder, model.rounds_keys), step() {
   step.network = model.decoder;
 }
 

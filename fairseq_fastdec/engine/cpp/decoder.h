@@ -19,11 +19,14 @@ struct EncodedSources {
   std::vector<int64_t> lengths;
 };
 
-// Keys and values, [layers, 2, slots, heads, length, head_dim]. Data after a slot's length is
+// Keys and values, or the states of recurrent units, see Cache. Data after a slot's length is
 // undefined.
 class KeyValueCache {
  public:
-  KeyValueCache(const Network &model, bool is_bf16);
+  // The keys and values of a network's layers.
+  KeyValueCache(const Network &network, bool is_bf16);
+  // What the layers keep of the tokens of rows.
+  static KeyValueCache of_rows(const Network &network, bool is_bf16);
 
   // Makes room for n slots of `length` tokens; `used` has the number of tokens to keep per slot.
   void reserve(int64_t n, int64_t length, const std::vector<int64_t> &used);
@@ -36,10 +39,12 @@ class KeyValueCache {
 
  private:
   int64_t bytes_of_number() const { return cache.is_bf16 ? 2 : 4; }
-  int64_t n_parts() const { return 2 * n_layers; }
+  KeyValueCache(int64_t n_layers, int64_t of_layer, int64_t n_heads, int64_t head_dim,
+                bool is_bf16);
+  int64_t n_parts() const { return of_layer * n_layers; }
   char *at(const Cache &in, int64_t part, int64_t slot, int64_t head, int64_t token) const;
 
-  int64_t n_layers, n_heads, head_dim;
+  int64_t n_layers, of_layer, n_heads, head_dim;
   Buffer<char> memory;
 };
 

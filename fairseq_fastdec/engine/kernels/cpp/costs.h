@@ -84,9 +84,14 @@ INLINE LayerPhases phases_of(const Step &step) {
   for (int64_t row = 0; row < step.n_rows; ++row)
     of_rows.add(step.past[row] + step.n_new(row), step.n_new(row));
   LayerPhases own;
-  add_product(step, layer.self_qkv, own);
-  add_attention(step, step.rows, of_rows, step.n_rows * step.network.n_heads, own);
-  add_product(step, layer.self_out, own);
+  if (layer.recurrence.outputs) {
+    add_product(step, layer.recurrence, own);
+    own.n_meetings += 1;
+  } else {
+    add_product(step, layer.self_qkv, own);
+    add_attention(step, step.rows, of_rows, step.n_rows * step.network.n_heads, own);
+    add_product(step, layer.self_out, own);
+  }
   if (layer.cross_query.outputs) {
     add_product(step, layer.cross_query, own);
     add_attention(step, step.sources, source_keys_of(step), source_pieces(step), own);

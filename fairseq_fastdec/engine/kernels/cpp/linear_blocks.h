@@ -17,6 +17,7 @@ INLINE void apply_epilogue(Epilogue epilogue, float *values, float *y, int64_t n
     if (epilogue == Epilogue::GELU) some = gelu(some);
     if (epilogue == Epilogue::GELU_ACCURATE) some = gelu_by_tangent(some);
     if (epilogue == Epilogue::TANH) some = hyperbolic_tangent(some);
+    if (epilogue == Epilogue::SWISH) some *= sigmoid(some);
     if (epilogue == Epilogue::ADD && n == BLOCK) some += load<Vec>(y + i);
     store(some, (n == BLOCK ? y : values) + i);
   }

@@ -40,8 +40,9 @@ INLINE int64_t multiply_adds_of(const Step &step) {
   // All layers have the same sizes.
   const Layer &layer = network.layers[0];
   const int64_t n = step.n();
-  int64_t of_layer = 2 * network.dim * row_keys_seen(step);
-  for (const Linear *linear : {&layer.self_qkv, &layer.self_out, &layer.fc1, &layer.fc2})
+  int64_t of_layer = network.is_recurrent() ? 0 : 2 * network.dim * row_keys_seen(step);
+  for (const Linear *linear :
+       {&layer.recurrence, &layer.self_qkv, &layer.self_out, &layer.fc1, &layer.fc2})
     of_layer += multiply_adds_of(*linear, n);
   if (layer.cross_query.outputs) {
     of_layer += 2 * network.dim * source_keys_seen(step);

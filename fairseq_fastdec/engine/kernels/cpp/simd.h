@@ -214,6 +214,12 @@ INLINE Vec hyperbolic_tangent(Vec x) {
   return x < 0 ? -tangent : tangent;
 }
 
+template <typename Vec>
+INLINE Vec sigmoid(Vec x) {
+  const Vec power = exponential(x < 0 ? x : -x);
+  return (x < 0 ? power : Vec{} + 1.0f) / (1.0f + power);
+}
+
 // x times the normal distribution function, approximated with tanh like fairseq's gelu_accurate.
 template <typename Vec>
 INLINE Vec gelu_by_tangent(Vec x) {

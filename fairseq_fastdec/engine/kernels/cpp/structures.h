@@ -52,7 +52,7 @@ constexpr int MOST_FORMATS = 4;
 
 // The use of a layer's sums: y = sum, y += sum, y = relu(sum), y = gelu(sum), ... The numbers are
 // also in ACTIVATIONS in engine/network/heads.py.
-enum class Epilogue { STORE, ADD, RELU, GELU, GELU_ACCURATE, TANH };
+enum class Epilogue { STORE, ADD, RELU, GELU, GELU_ACCURATE, TANH, SWISH };
 
 // The costs of work and of several threads, in nanoseconds; see costs.h.
 struct Costs {
@@ -78,9 +78,11 @@ struct Linear {
 };
 
 // If cross_query has no outputs, the layer does not attend to sources. self_out_norm, fc1_norm and
-// residual_scale are for NormFormer (Shleifer et al. 2021), and null in other models.
+// residual_scale are for NormFormer (Shleifer et al. 2021), and null in other models. If
+// `recurrence` has outputs, the layer has a recurrent unit in place of self-attention.
 struct Layer {
   Linear self_qkv, self_out, cross_query, cross_out, fc1, fc2;
+  Linear recurrence;  // to the unit's inputs [dim] and forget gates [dim], see recurrence.h
   Norm self_norm, cross_norm, final_norm;
   Norm self_out_norm, fc1_norm;  // of the outputs of self_out [dim] and fc1 [hidden]
   const float *residual_scale;   // [dim], of the residual of the feed-forward network
@@ -96,9 +98,14 @@ struct Network {
   const float *positions;       // [n_positions, dim]; null without positions
   int64_t n_types, n_positions;
   float embed_scale;
+  // The decoder reads the type first_input where it is fed eos; -1: it reads what it is fed.
+  int64_t eos, first_input;
+
+  bool is_recurrent() const { return n_layers && layers[0].recurrence.outputs; }
 };
 
-// Keys and values: [layers, 2, slots, heads, length, head_dim].
+// Keys and values: [layers, 2, slots, heads, length, head_dim]. Recurrent units have their states
+// after each token instead: [layers, 1, slots, 1, length, dim], in fp32.
 struct Cache {
   void *data;
   int64_t is_bf16;                  // otherwise fp32

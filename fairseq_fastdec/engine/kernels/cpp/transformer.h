@@ -7,6 +7,7 @@
 
 #include "attention.h"
 #include "linear.h"
+#include "recurrence.h"
 
 namespace fastdec {
 namespace {
@@ -17,7 +18,9 @@ INLINE void embed(const Step &step, const Workspace &own) {
   const Network &network = step.network;
   for (int64_t at = own.number; at < step.n(); at += own.count) {
     const int64_t row = step.row_of(at), token = at - step.begins[row];
-    const float *word = network.embed + step.tokens[at] * network.dim;
+    const int64_t fed = step.tokens[at];
+    const int64_t type = network.first_input >= 0 && fed == network.eos ? network.first_input : fed;
+    const float *word = network.embed + type * network.dim;
     float *to = own.x + at * network.dim;
     for (int64_t i = 0; i < network.dim; ++i) to[i] = network.embed_scale * word[i];
     if (network.n_positions) {
@@ -106,12 +109,17 @@ INLINE void run_layer(MultiplyFp32 multiply_fp32, Attend attend, const Step &ste
   const Network &network = step.network;
   const Layer &layer = network.layers[index];
   const auto before = [&](const Norm &norm) { return network.pre_norm ? &norm : nullptr; };
-  apply_linear<Vec>(multiply_fp32, step, layer.self_qkv, before(layer.self_norm), own.x,
-                    own.queries, Epilogue::STORE, own);
+  const bool is_recurrent = layer.recurrence.outputs;
+  apply_linear<Vec>(multiply_fp32, step, is_recurrent ? layer.recurrence : layer.self_qkv,
+                    before(layer.self_norm), own.x, own.queries, Epilogue::STORE, own);
   wait_at(step.barrier, own);
-  attend_to_keys<Keys::OF_ROWS>(attend, step, index, own);
-  wait_at(step.barrier, own);
-  add_self_attention<Vec>(multiply_fp32, step, layer, own);
+  if (is_recurrent) {
+    run_recurrence<Vec>(step, index, own);
+  } else {
+    attend_to_keys<Keys::OF_ROWS>(attend, step, index, own);
+    wait_at(step.barrier, own);
+    add_self_attention<Vec>(multiply_fp32, step, layer, own);
+  }
   end_sublayer<Vec>(step, layer.self_norm, own);
   if (layer.cross_query.outputs) {
     apply_linear<Vec>(multiply_fp32, step, layer.cross_query, before(layer.cross_norm), own.x,
