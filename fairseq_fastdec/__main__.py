@@ -32,6 +32,7 @@ HELP = {"-h", "--help", "--help-all"}
 PRINTING = {"generate", "interactive", "validate", "--user-dir", "--version", *HELP}
 COMMANDS = {
     "prepare-data": ("binarise raw text", "tools.prepare_data"),
+    "import": ("convert a model of Hugging Face, Marian or Firefox", "importing.command"),
     "export": ("convert a checkpoint to a bundle, one file that needs no torch", "tools.export"),
     "translate": ("translate lines of text on all cores", "corpora.command"),
     "distill": ("create training data from a teacher's translations", "tools.distillation.command"),

@@ -1,20 +1,41 @@
 """Loads translation models from checkpoints."""
 
+import json
+import logging
 import os
+import tempfile
+import weakref
 from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Optional, Union
 
 from fairseq import checkpoint_utils
 from fairseq.data.encoders import BPE_REGISTRY, TOKENIZER_REGISTRY
 
-from ..data.model_files import CODES, Codes, PathLike, bpe_of, checkpoints_of, codes_in, data_of
-from ..processes.errors import in_short
+from ..data.model_files import (
+    CODES,
+    ENCODER_OF_GPT2,
+    RECORDED,
+    Codes,
+    PathLike,
+    bpe_of,
+    checkpoints_of,
+    codes_in,
+    data_of,
+)
+from ..importing.recognising import reader_of
+from ..processes.errors import flag_of, in_short
 from ..tasks.fast_decoding import FastDecoding
+from ..translating.registry import STOCK, generator_class
 from .codec import TaskCodec, subword_in
 from .translator import CheckpointTranslator
 
+logger = logging.getLogger(__name__)
+
 AUTO = "auto"
+# The recorded options that only beams have.
+OF_BEAMS = frozenset({"beam", "finalize", "nbest"})
 
 
 def load(
@@ -31,7 +52,7 @@ def load(
     """Load a translation model.
 
     Args:
-        path: a checkpoint; a directory with ``checkpoint.pt``, ``checkpoint_best.pt`` or a single
+        path: a model of another program, see :mod:`...importing`; or a checkpoint; a directory with ``checkpoint.pt``, ``checkpoint_best.pt`` or a single
             ``*.pt``; or a list of either, which is an ensemble.
         data: the directory of the dictionaries ``dict.LANGUAGE.txt`` (default: the checkpoint's).
         source_lang: default: the checkpoint's, or that of the binarised files in ``data``.
@@ -51,6 +72,8 @@ def load(
         OSError: if a file is missing; the message names it.
         ValueError: for an option that the method does not support, or incompatible files.
     """
+    if reader_of(path):
+        return _imported(path, (source_lang, target_lang), device, options)
     checkpoints = checkpoints_of(path)
     folder = data_of(checkpoints[0], data)
     overrides = {"data": folder, "source_lang": source_lang, "target_lang": target_lang}
@@ -67,7 +90,54 @@ def load(
         model.to(device)
     folders = list(dict.fromkeys([os.path.dirname(checkpoints[0]) or ".", folder]))
     codec = _codec(task, tokenizer, bpe, bpe_codes, folders)
+    options = {**recorded(checkpoints[0], options), **options}
     return CheckpointTranslator(task, models, codec, device, options)
+
+
+def _imported(
+    path: PathLike, languages: tuple[Optional[str], ...], device: str, options: dict[str, Any]
+) -> "CheckpointTranslator":
+    """Import a model of another program for this process, and load it."""
+    from ..importing.recognising import read
+    from ..importing.writing import write
+
+    logger.info(
+        "%s: is imported for this run; python -m fairseq_fastdec import %s --destdir DIR writes "
+        "a checkpoint, which is loaded faster", path, path,
+    )  # fmt: skip
+    directory = tempfile.TemporaryDirectory(prefix="fastdec-")
+    write(read(path), Path(directory.name))
+    translator = load(directory.name, None, *languages, device=device, **options)
+    # Weights may stay in the file, and the files of the BPE are read for bundles.
+    weakref.finalize(translator, directory.cleanup)
+    return translator
+
+
+def recorded(checkpoint: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The decoding options that an imported model was published with, as far as they apply.
+
+    Args:
+        given: the options of the call. Those of beams apply unless it chooses another method.
+
+    Raises:
+        ValueError: for a damaged file.
+    """
+    path = Path(checkpoint).with_name(RECORDED)
+    if not path.is_file():
+        return {}
+    try:
+        options = dict(json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{path}: is not valid ({error}); import the model again") from error
+    method = str(given.get("decoding", "beam"))
+    keeps_one = method != STOCK and generator_class(method).keeps_one_hypothesis
+    if keeps_one or given.get("beam") == 1:
+        options = {name: value for name, value in options.items() if name not in OF_BEAMS}
+    used = {name: value for name, value in options.items() if name not in given}
+    if used:
+        flags = " ".join(f"{flag_of(name)} {value}" for name, value in used.items())
+        logger.info("%s: the model's own options: %s", path, flags)
+    return used
 
 
 def _loaded(checkpoints: list[str], overrides: dict[str, Any]) -> tuple[list[Any], Any, Any]:
@@ -124,6 +194,8 @@ def _codec(
         bpe=bpe,
         bpe_codes=None if found is None else found.path,
         sentencepiece_model=None if found is None else found.path,
+        gpt2_vocab_bpe=None if found is None else found.path,
+        gpt2_encoder_json=None if found is None else str(Path(found.path).with_name(ENCODER_OF_GPT2)),
         source_lang=getattr(task._options, "source_lang", None),
         target_lang=getattr(task._options, "target_lang", None),
     )

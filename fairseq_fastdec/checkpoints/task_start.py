@@ -67,6 +67,9 @@ class TaskStart:
         Args:
             source: tokens with EOS.
         """
+        around = getattr(self._task, "surroundings", None)
+        if around is not None:
+            return Start(np.array(around.around(source)), around.bos, around.prefix)
         if self.is_as_fairseq:
             return Start(np.array(source))
         generator, _ = self._recorded(source)

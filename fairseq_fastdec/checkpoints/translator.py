@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Hashable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any, NamedTuple, Optional, Union
 
@@ -13,6 +13,7 @@ from ..decoding import DecodingGenerator
 from ..engine.kernels import loading
 from ..engine.searches import Recipe
 from ..translating.generation_options import COUNT, shown
+from ..translating.languages import Languages, Pair, chosen_pair
 from ..translating.registry import STOCK
 from ..translating.results import Problem
 from ..translating.translation_memory import TranslationMemory
@@ -46,6 +47,7 @@ class CheckpointRequest(NamedTuple):
             defaults.
         key: :func:`~.kept_generators.key_of` the decoding options.
         nbest: the number of hypotheses to return.
+        pair: the languages.
         batch_size: sentences per batch.
         max_tokens: source tokens per batch, padding included; ``None`` for no limit.
         alignment: whether to align subwords.
@@ -54,9 +56,22 @@ class CheckpointRequest(NamedTuple):
     decoding: dict[str, Any]
     key: Optional[Hashable]
     nbest: int
+    pair: Pair
     batch_size: int
     max_tokens: Optional[int]
     alignment: bool
+
+
+class OfPair(NamedTuple):
+    """The task for a pair of languages.
+
+    Attributes:
+        batches: for what cannot join a running batch.
+        start: what the task adds to sentences.
+    """
+
+    batches: WholeBatches
+    start: TaskStart
 
 
 class Joining(NamedTuple):
@@ -77,7 +92,7 @@ class Joining(NamedTuple):
         usual = next(iter(self.recipes.values()))
         key = (usual.bos if bos is None else bos, prefix)
         if key not in self.recipes:
-            self.recipes[key] = replace(usual, bos=key[0], prefix=prefix)
+            self.recipes[key] = usual.beginning(*key)
         return self.recipes[key]
 
 
@@ -89,8 +104,7 @@ class CheckpointTranslator(Translator):
     Attributes:
         task: fairseq's task.
         models: the ensemble.
-        batches: for what cannot join a running batch.
-        start: what the task adds to sentences.
+        languages: of a model that translates between many; ``None`` for one pair.
         n_source: the maximum number of source tokens, EOS included; ``None`` without a limit.
     """
 
@@ -113,13 +127,23 @@ class CheckpointTranslator(Translator):
         self.target_lang = getattr(task._options, "target_lang", None)
         self._device = device
         self._kept = KeptGenerators()
-        self.batches = WholeBatches(task, models, device)
-        self.start = TaskStart(task, models, self.batches)
-        self.n_source = SourceLimit.of(self.batches.positions, None).most
+        self.languages: Optional[Languages] = getattr(task, "languages", None)
+        self._pair = getattr(task, "pair", Pair(self.source_lang, self.target_lang))
+        self._pairs: dict[Pair, OfPair] = {}
+        self.n_source = SourceLimit.of(self.of_pair(self._pair).batches.positions, None).most
         # OmegaConf is slow; the task's options stay as they are.
         self._has_method = str(getattr(task._options, "decoding", STOCK)) != STOCK
         self._options = options
         self._usual = self._new_request({})
+
+    def of_pair(self, pair: Optional[Pair] = None) -> OfPair:
+        """The task for a pair of languages (default: that of :func:`~.loading.load`)."""
+        pair = pair or self._pair
+        if pair not in self._pairs:
+            task = self.task if pair == self._pair else self.task.of_pair(pair)
+            batches = WholeBatches(task, self.models, self._device)
+            self._pairs[pair] = OfPair(batches, TaskStart(task, self.models, batches))
+        return self._pairs[pair]
 
     def n_threads(self) -> int:
         """The number of threads per sentence, which is torch's setting."""
@@ -140,7 +164,7 @@ class CheckpointTranslator(Translator):
             drafted = np.array(self.codec.draft(draft), dtype=np.int64)
         elif joining.memory is not None:
             drafted = joining.memory.draft(source)
-        start = self.start.of(source)
+        start = self.of_pair(request.pair).start.of(source)
         written = partial(self._written, source, joining.stripped)
         recipe = joining.recipe(start.bos, start.prefix)
         return SentenceJob(recipe, start.source, request.nbest, written, drafted)
@@ -170,7 +194,7 @@ class CheckpointTranslator(Translator):
         with self._kept.lent(request.key, lambda: self.built(request.decoding)) as generator:
             removed = stripped_by(generator)
             decoded = list(
-                self.batches.decoded(generator, tokens, *limits, drafted, request.alignment)
+                self.of_pair(request.pair).batches.decoded(generator, tokens, *limits, drafted, request.alignment)
             )
         for number, best in decoded:
             place = places[number]
@@ -188,7 +212,7 @@ class CheckpointTranslator(Translator):
         source = self.codec.encode(text)
         if isinstance(source, Problem):
             return source
-        limit = SourceLimit.of(self.batches.positions, request.max_tokens)
+        limit = SourceLimit.of(self.of_pair().batches.positions, request.max_tokens)
         return limit.problem(source) or source
 
     def _joining(self, request: CheckpointRequest) -> Optional[Joining]:
@@ -204,7 +228,7 @@ class CheckpointTranslator(Translator):
         recipe = None
         if isinstance(generator, DecodingGenerator):
             recipe = generator.recipe(self.n_source or MOST_POSITIONS)
-        if recipe is None or self.start.changes_hypotheses:
+        if recipe is None or self.of_pair().start.changes_hypotheses:
             return None
         memory = generator.drafts if isinstance(generator.drafts, TranslationMemory) else None
         return Joining({(recipe.bos, ()): recipe}, stripped_by(generator), memory)
@@ -216,6 +240,8 @@ class CheckpointTranslator(Translator):
                 :data:`OF_COMMANDS`.
         """
         merged = {**self._options, **options}
+        names = (merged.pop("source", None), merged.pop("target", None))
+        pair = chosen_pair(self.languages, self._pair, *names)
         for name in merged.keys() & OF_COMMANDS.keys():
             if merged[name]:
                 raise ValueError(
@@ -230,7 +256,7 @@ class CheckpointTranslator(Translator):
             if limit is not None and not COUNT.has(limit):
                 raise ValueError(f"{name} {shown(limit)}: must be {COUNT.reason}, or None")
         alignment = merged.pop("alignment", False)
-        request = CheckpointRequest(merged, key_of(merged), nbest, limits[0], limits[1], alignment)
+        request = CheckpointRequest(merged, key_of(merged), nbest, pair, *limits, alignment)
         # Checks are slow, so each combination of options is checked only once.
         if request.key is None:
             self._args(merged)

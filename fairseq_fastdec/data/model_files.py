@@ -9,7 +9,13 @@ from .text import PathLike, check_can_be_read_again, opened
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint_best.pt")
 # The names of BPE files in fairseq's hub and archives, and in our examples.
-CODES = ("bpe.codes", "code", "bpecodes", "sentencepiece.bpe.model", "spm.model")
+CODES = ("bpe.codes", "code", "bpecodes", "sentencepiece.bpe.model", "spm.model", "vocab.bpe")
+# The dictionary of all languages of a model.
+DICTIONARY_OF_ALL = "dict.all.txt"
+# The decoding options that an imported model was published with.
+RECORDED = "generation.json"
+# The BPE of GPT-2 has two files; this one is beside vocab.bpe.
+ENCODER_OF_GPT2 = "encoder.json"
 
 
 class Codes(NamedTuple):
@@ -118,6 +124,8 @@ def bpe_of(codes: str) -> str:
     """
     if codes.endswith(".model"):
         return "sentencepiece"
+    if os.path.basename(codes) == "vocab.bpe":
+        return "gpt2"
     check_can_be_read_again("bpe_codes", codes)
     with opened(codes, errors="replace") as file:
         words = file.readline().split()

@@ -5,7 +5,7 @@ This module imports neither torch nor fairseq.
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple, Optional
@@ -116,6 +116,12 @@ class Recipe:
     temperature: float
     bos: int
     prefix: tuple[int, ...] = ()
+
+    def beginning(self, bos: int, prefix: tuple[int, ...]) -> "Recipe":
+        """A recipe with other first tokens, whose sentences share batches with those of this one."""
+        other = replace(self, bos=bos, prefix=prefix)
+        vars(other).update(search=self.search, _idle=self._idle)
+        return other
 
     def new_search(self) -> Any:
         """Create a search without sentences."""

@@ -3,7 +3,7 @@
 from functools import partial
 
 from ..fairseq_patches.lean_imports import once_run
-from . import saved_task, translation_double_token  # noqa: F401
+from . import saved_task, translation_double_token, translation_languages  # noqa: F401
 from .fast_decoding import FastDecoding
 from .registration import register_fastdec, take_over
 from .translation_fastdec import TranslationFastdecConfig, TranslationFastdecTask

@@ -106,7 +106,7 @@ def content_of(translator: CheckpointTranslator) -> dict[str, Any]:
             f"use {any_joining()} without --shortlist and --sampling, with models that "
             "compiled code supports"
         )
-    if translator.start.changes_hypotheses:
+    if translator.of_pair().start.changes_hypotheses:
         raise ValueError(
             f"{type(task).__name__}: changes translations after decoding, which bundles do not "
             "support"
@@ -127,6 +127,7 @@ def content_of(translator: CheckpointTranslator) -> dict[str, Any]:
         "sources": (translator.n_source, before, behind),
         "stripped": sorted(stripped_by(generator)),
         "languages": (translator.source_lang, translator.target_lang),
+        "formats": _formats(translator),
         "options": {"nbest": usual.nbest},
         "rules": {**asdict(recipe.rules), "never": tuple(recipe.rules.never)},
         "temperature": recipe.temperature,
@@ -148,7 +149,7 @@ def _surroundings(
     words, seen = translator.task.source_dictionary, set[Any]()
     for n in (1, 2, 5):
         source = [*[words.unk()] * n, words.eos()]
-        start = translator.start.of(source)
+        start = translator.of_pair().start.of(source)
         tokens = start.source.tolist()
         places = [at for at in range(len(tokens)) if tokens[at : at + len(source)] == source]
         first = places[0] if places else None
@@ -162,6 +163,14 @@ def _surroundings(
         )
     at = around.index(None)
     return list(around[:at]), list(around[at + 1 :]), bos, prefix
+
+
+def _formats(translator: CheckpointTranslator) -> Optional[dict[str, Any]]:
+    """The arguments of :class:`..translating.languages.Languages`; ``None`` for one pair."""
+    languages = translator.languages
+    if languages is None:
+        return None
+    return {**vars(languages), "tokens": dict(languages.tokens)}
 
 
 def _text(codec: TaskCodec, task: Any) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ..engine.searches import Recipe
 from .bundle_file import read
 from .bundle_options import search_of
 from .generation_options import HONOURED, check_kinds, check_values, shown
+from .languages import Languages, Pair, Surroundings, chosen_pair
 from .registry import ANY_DRAFTED
 from .results import Problem
 from .text import codec_of
@@ -27,10 +28,17 @@ OPTIONS = sorted({"decoding", "beam", "nbest", "temperature"} | RULES)
 
 
 class BundleRequest(NamedTuple):
-    """The options of a call: the search, and the number of hypotheses to return."""
+    """The options of a call.
+
+    Attributes:
+        recipe: the search.
+        nbest: the number of hypotheses to return.
+        around: the tokens around a sentence.
+    """
 
     recipe: Recipe
     nbest: int
+    around: Surroundings
 
 
 class BundleTranslator(Translator):
@@ -53,6 +61,8 @@ class BundleTranslator(Translator):
             )
         super().__init__(codec_of(**content["text"]))
         self.source_lang, self.target_lang = content["languages"]
+        formats = content.get("formats")
+        self.languages = None if formats is None else Languages(**formats)
         self._content, self._removed = content, set(content["stripped"])
         self.models = [part.built() for part in content["models"]]
         self._options = {**content["options"], **options}
@@ -102,19 +112,19 @@ class BundleTranslator(Translator):
     def _job(
         self, text: str, request: BundleRequest, draft: Optional[list[str]]
     ) -> Union[SentenceJob, Problem]:
-        recipe, n_best = request
+        recipe, n_best = request.recipe, request.nbest
         if draft is not None:
             check_verifies(recipe)
         numbers = self.codec.encode(text)
         if isinstance(numbers, Problem):
             return numbers
-        most, before, behind = self._content["sources"]
+        most = self._content["sources"][0]
         if most is not None and len(numbers) > most:
             return Problem(
                 "too long",
                 f"{len(numbers)} tokens including EOS; the model reads at most {most}",
             )
-        tokens = np.array([*before, *numbers, *behind])
+        tokens = np.array(request.around.around(numbers))
         drafted = None
         if draft is not None:
             drafted = np.array(self.codec.draft(draft), dtype=np.int64)
@@ -147,12 +157,28 @@ class BundleTranslator(Translator):
 
     def _new_request(self, options: dict[str, Any]) -> BundleRequest:
         merged = {**self._options, **options}
+        names = (merged.pop("source", None), merged.pop("target", None))
+        usual = Pair(self.source_lang, self.target_lang)
+        pair = chosen_pair(self.languages, usual, *names)
         _check(merged)
         key = tuple(sorted((name, type(value), value) for name, value in merged.items()))
-        return self._remembered(key, lambda: self._checked_request(merged))
+        recipe, n_best = self._remembered(key, lambda: self._checked_request(merged))
+        return self._remembered((pair, key), lambda: self._of_pair(pair, recipe, n_best))
 
-    def _checked_request(self, options: dict[str, Any]) -> BundleRequest:
-        """
+    def _of_pair(self, pair: Pair, recipe: Recipe, n_best: int) -> BundleRequest:
+        """The request of a pair; requests of other pairs share batches with it."""
+        codec = self.codec
+        if self.languages is None:
+            _, before, behind = self._content["sources"]
+            behind = (codec.source.eos_index, *behind)
+            around = Surroundings(before, behind, recipe.bos, recipe.prefix)
+            return BundleRequest(recipe, n_best, around)
+        around = self.languages.surroundings(pair, codec.source, codec.target)
+        return BundleRequest(recipe.beginning(around.bos, around.prefix), n_best, around)
+
+    def _checked_request(self, options: dict[str, Any]) -> tuple[Recipe, int]:
+        """The search, and the number of hypotheses to return.
+
         Raises:
             ValueError: for an option that is unknown or that the method cannot honour.
         """
@@ -190,7 +216,7 @@ class BundleTranslator(Translator):
         rules.no_repeat_ngram_size = max(rules.no_repeat_ngram_size, 0)
         temperature = options.get("temperature", content["temperature"])
         start = (content["bos"], tuple(content["prefix"]))
-        return BundleRequest(Recipe(self.models, rules, search, temperature, *start), n_best)
+        return Recipe(self.models, rules, search, temperature, *start), n_best
 
 
 def _check(options: dict[str, Any]) -> None:

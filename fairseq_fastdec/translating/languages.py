@@ -2,7 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
+
+from .language_codes import are_same
+
+TEXT = "{text}"
 
 
 class Pair(NamedTuple):
@@ -12,12 +16,31 @@ class Pair(NamedTuple):
     target: str
 
 
+class Surroundings(NamedTuple):
+    """The tokens around a sentence and its translation.
+
+    Attributes:
+        before, behind: the source tokens before and after the words of a sentence.
+        bos: the decoder's first input.
+        prefix: forced first tokens of the output.
+    """
+
+    before: tuple[int, ...]
+    behind: tuple[int, ...]
+    bos: int
+    prefix: tuple[int, ...]
+
+    def around(self, source: list[int]) -> list[int]:
+        """The encoder's input for a sentence, whose tokens end in EOS."""
+        return [*self.before, *source[:-1], *self.behind]
+
+
 @dataclass(frozen=True)
 class Languages:
-    """How sentences name their languages.
+    """The languages of a model, and how its inputs name them.
 
     A format is a sequence of symbols, separated by spaces, in which ``{source}`` and ``{target}``
-    are the tokens of the languages and ``{text}`` the tokens of the sentence.
+    are the tokens of the languages and ``{text}`` is the sentence:
 
         NLLB-200, M2M-100, mBART-50    {source} {text} </s>        </s> {target}
         mBART-25                       {text} </s> {source}        {target}
@@ -25,7 +48,7 @@ class Languages:
         BART                           <s> {text} </s>             </s> <s>
 
     Attributes:
-        tokens: the symbol of each language, by the language's name; empty for one pair.
+        tokens: the symbol of each language, by its name; empty for a model of one pair.
         source_format: the encoder's input.
         target_format: the decoder's first input, followed by the forced first tokens of outputs.
     """
@@ -38,26 +61,95 @@ class Languages:
         """The model's name of a language, which can also be given by an ISO code.
 
         Args:
-            option: where the language was given, for the message.
+            option: the name of the option with the language, for the message.
 
         Raises:
             ValueError: for a language that the model does not have, or an ambiguous code.
         """
         if language in self.tokens:
             return language
-        found = sorted(name for name in self.tokens if same_language(name, language))
+        found = [name for name in self.tokens if are_same(name, language)]
         if len(found) == 1:
             return found[0]
         if found:
-            raise ValueError(f"{option} {language}: is ambiguous; choose from {', '.join(found)}")
+            raise ValueError(f"{option} {language}: ambiguous; choose from {', '.join(found)}")
         raise ValueError(
             f"{option} {language}: not a language of the model; choose from "
             f"{', '.join(self.tokens)}"
         )
 
-    def symbols(self, pair: Pair) -> dict[str, Optional[str]]:
-        """The symbols of a pair, by the places of a format."""
-        return {
-            "{source}": self.tokens.get(pair.source),
-            "{target}": self.tokens.get(pair.target),
+    def pair(self, source: str, target: str) -> Pair:
+        """The model's names of two languages; see :meth:`named`."""
+        if not self.tokens:
+            return Pair(source, target)
+        reads_source = "{source}" in self.source_format + self.target_format
+        return Pair(
+            self.named(source, "source") if reads_source else source, self.named(target, "target")
+        )
+
+    def surroundings(self, pair: Pair, source: Any, target: Any) -> Surroundings:
+        """The tokens of a pair.
+
+        Args:
+            source, target: the dictionaries, see :mod:`.text`.
+
+        Raises:
+            ValueError: for a format without ``{text}`` or with a symbol that is in no dictionary.
+        """
+        names = {
+            "{source}": self.tokens.get(pair.source, ""),
+            "{target}": self.tokens.get(pair.target, ""),
         }
+        symbols = [names.get(symbol, symbol) for symbol in self.source_format.split()]
+        if symbols.count(TEXT) != 1:
+            raise ValueError(f"--source-format {self.source_format}: needs one {TEXT}")
+        place = symbols.index(TEXT)
+        before, behind = symbols[:place], symbols[place + 1 :]
+        first = [names.get(symbol, symbol) for symbol in self.target_format.split()]
+        if not first:
+            raise ValueError("--target-format: needs at least the decoder's first input")
+        bos, *prefix = _numbers(target, first, "--target-format")
+        return Surroundings(
+            _numbers(source, before, "--source-format"),
+            _numbers(source, behind, "--source-format"),
+            bos,
+            tuple(prefix),
+        )
+
+    def symbols_of(self, dictionary: Any) -> set[int]:
+        """The tokens that name languages, which are not part of a text."""
+        numbers = (dictionary.indices.get(symbol) for symbol in self.tokens.values())
+        return {number for number in numbers if number is not None}
+
+
+def chosen_pair(
+    languages: Optional[Languages], usual: Pair, source: Optional[str], target: Optional[str]
+) -> Pair:
+    """The pair of a call.
+
+    Args:
+        languages: of a model that translates between many; ``None`` for one pair.
+        usual: the pair of calls that do not name languages.
+        source, target: languages, as given in the call.
+
+    Raises:
+        ValueError: for a language that the model does not have.
+    """
+    if source is None and target is None:
+        return usual
+    for option, name in (("source", source), ("target", target)):
+        if name is not None and not isinstance(name, str):
+            raise ValueError(f"{option} {name!r}: must be the name of a language")
+    if languages is not None and languages.tokens:
+        return languages.pair(source or usual.source, target or usual.target)
+    for option, name, own in zip(("source", "target"), (source, target), usual):
+        if name is not None and own is not None and name != own and not are_same(own, name):
+            raise ValueError(f"{option} {name}: the model translates from {' to '.join(usual)}")
+    return usual
+
+
+def _numbers(dictionary: Any, symbols: list[str], option: str) -> tuple[int, ...]:
+    for symbol in symbols:
+        if symbol not in dictionary.indices:
+            raise ValueError(f"{option}: the dictionary does not have {symbol or 'the language'!r}")
+    return tuple(dictionary.indices[symbol] for symbol in symbols)
