@@ -118,7 +118,7 @@ class Recipe:
     prefix: tuple[int, ...] = ()
 
     def beginning(self, bos: int, prefix: tuple[int, ...]) -> "Recipe":
-        """A recipe with other first tokens, whose sentences share batches with those of this one."""
+        """A recipe with other first tokens, whose sentences share batches with this one's."""
         other = replace(self, bos=bos, prefix=prefix)
         vars(other).update(search=self.search, _idle=self._idle)
         return other
