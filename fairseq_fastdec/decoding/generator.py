@@ -266,10 +266,7 @@ class DecodingGenerator(ABC):
     def encode(self, request: Request) -> None:
         """Encode the sources, one empty row of the network for each."""
         self.network.reset()
-        types = self.allowed_types(request)
-        if types is not None:
-            self.network.restrict(types, request.device)
-        self.network.encode(request.sources.net_input)
+        self.network.encode(request.sources.net_input, self.allowed_types(request))
 
     def allowed_types(self, request: Request) -> Optional[list[np.ndarray]]:
         """The target types that ``--shortlist`` allows for each source; ``None`` for all."""
