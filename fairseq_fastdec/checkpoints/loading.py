@@ -33,6 +33,8 @@ from .translator import CheckpointTranslator
 logger = logging.getLogger(__name__)
 
 AUTO = "auto"
+# Recorded options that are names of files beside the checkpoint.
+NAMES_OF_FILES = frozenset({"shortlist"})
 
 
 def load(
@@ -122,6 +124,8 @@ def recorded(checkpoint: str) -> dict[str, Any]:
         options = dict(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise ValueError(f"{path}: is not valid ({error}); import the model again") from error
+    for name in options.keys() & NAMES_OF_FILES:
+        options[name] = str(path.with_name(options[name]))
     flags = " ".join(f"{flag_of(name)} {value}" for name, value in options.items())
     logger.info("%s: the options that the model was published with: %s", path, flags)
     return options

@@ -51,18 +51,22 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
     arch, values, state = converted(options, parameters, source, target)
     pair = languages or directory.languages
     tokens = language_tokens(source)
+    lexical = shortlist_of(directory, source, target)
+    defaults = decoding_defaults(directory.config)
+    if lexical:
+        defaults["shortlist"] = SHORTLIST
     return Imported(
         arch=arch,
         options=values,
         state=state,
         source=source.symbols,
         target=target.symbols,
-        source_lang=pair.source,
-        target_lang=pair.target,
+        source_lang=pair.source or "source",
+        target_lang=pair.target or "target",
         languages=tokens,
         source_format="{target} {text} </s>" if tokens else "{text} </s>",
-        files={**piece_files(files), **shortlist_of(directory, source, target)},
-        defaults=decoding_defaults(directory.config),
+        files={**piece_files(files), **lexical},
+        defaults=defaults,
     )
 
 
