@@ -17,7 +17,7 @@ from .marian_directory import MarianDirectory, VocabularyFiles, found
 from .marian_files import read_tensors
 from .marian_options import MarianOptions, options_of
 from .marian_parameters import MarianEmbeddings, MarianParameters, converted, sizes_of
-from .marian_vocabulary import N_NEW, Vocabulary, is_usual, vocabulary
+from .marian_vocabulary import N_NEW, MarianVocabulary, is_usual, vocabulary
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
         UnreadableModel: for damaged files, and for models that cannot be represented exactly.
         OSError: if a file cannot be read.
     """
-    directory = found(Path(path))
+    directory = found(Path(path), languages)
     tensors = read_tensors(directory.model)
     options = options_of(directory.model, tensors)
     parameters = MarianParameters(directory.model, tensors)
@@ -49,7 +49,6 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
     is_same = files.source == files.target and n_source == n_target
     target = source if is_same else vocabulary(files.target, n_target)
     arch, values, state = converted(options, parameters, source, target)
-    pair = languages or directory.languages
     tokens = language_tokens(source)
     return Imported(
         arch=arch,
@@ -57,8 +56,8 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
         state=state,
         source=source.symbols,
         target=target.symbols,
-        source_lang=pair.source,
-        target_lang=pair.target,
+        source_lang=directory.languages.source,
+        target_lang=directory.languages.target,
         languages=tokens,
         source_format="{target} {text} </s>" if tokens else "{text} </s>",
         files={**piece_files(files), **shortlist_of(directory, source, target)},
@@ -66,7 +65,7 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
     )
 
 
-def language_tokens(source: Vocabulary) -> dict[str, str]:
+def language_tokens(source: MarianVocabulary) -> dict[str, str]:
     """The target languages that sources can name, as in Opus-MT, with their tokens."""
     matches = filter(None, map(LANGUAGE.fullmatch, source.symbols))
     return {match[1]: match[0] for match in matches}
@@ -79,7 +78,7 @@ def piece_files(files: VocabularyFiles) -> dict[str, bytes]:
 
 
 def shortlist_of(
-    directory: MarianDirectory, source: Vocabulary, target: Vocabulary
+    directory: MarianDirectory, source: MarianVocabulary, target: MarianVocabulary
 ) -> dict[str, bytes]:
     """The shortlist in Marian's numbers, if there is a binary one that agrees with the model.
 
