@@ -32,7 +32,7 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
     Args:
         path: a directory with a model, its vocabularies and, if there are any, the options of
             decoding and a shortlist; or the model's file in it.
-        languages: the languages, if the names of files do not tell them.
+        languages: the languages, in place of those from file names.
 
     Raises:
         UnreadableModel: for damaged files, and for models that cannot be represented exactly.

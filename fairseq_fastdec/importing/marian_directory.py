@@ -20,12 +20,15 @@ SIDES = (("source", "src", "srcvocab"), ("target", "trg", "tgt", "trgvocab", "tg
 JOINED = "([a-z]{4}|[a-z]{6})"
 # model.enpt.intgemm.alphas.bin, vocab.enpt.spm, lex.50.50.enpt.s2t.bin
 FILES = re.compile(
-    rf"(?:model\.{JOINED}\.intgemm.*|(?:src|trg)?vocab\.{JOINED}\.spm|lex\..*{JOINED}\.s2t\.bin)"
+    rf"model\.{JOINED}\.intgemm.*"
+    rf"|(?:src|trg)?vocab\.{JOINED}\.spm"
+    rf"|lex\.(?:.*\.)?{JOINED}\.s2t\.bin"
 )
 # enpt-1693087644, opus-mt-en-de, en-pt-tiny
 FOLDERS = re.compile(
-    rf"(?:{JOINED}-\d+|opus-mt-(?:\w+-)*([a-z]{{2,3}}-[a-z]{{2,3}})"
-    r"|([a-z]{2}-[a-z]{2})(?:[-_.].*)?)"
+    rf"{JOINED}-\d+"
+    r"|opus-mt-(?:\w+-)*([a-z]{2,3}-[a-z]{2,3})"
+    r"|([a-z]{2}-[a-z]{2})(?:[-_.].*)?"
 )
 
 
@@ -45,7 +48,8 @@ class MarianDirectory:
     Attributes:
         model: ``.npz`` or ``.bin``.
         config: the options of decoding, named as in Marian; empty if there is no file of them.
-        languages: by the names of files; ``source`` and ``target`` if they do not tell.
+        languages: from file names or metadata; otherwise ``source`` and ``target``.
+        shortlist: the file of lexical shortlists, if there is one.
     """
 
     model: Path
@@ -60,7 +64,7 @@ def found(path: Path, languages: Optional[Pair] = None) -> MarianDirectory:
 
     Args:
         path: a directory, or the model's file in it.
-        languages: in place of those that the names of files tell.
+        languages: in place of those from file names.
 
     Raises:
         UnreadableModel: if a file is missing, or if several could be meant.

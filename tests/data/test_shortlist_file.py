@@ -70,7 +70,7 @@ def test_other_numbers(path):
         (5, 2**62, "is it whole"),
     ],
 )
-def test_headers_that_lie(path, field, value, why):
+def test_wrong_headers(path, field, value, why):
     data = bytearray(path.read_bytes())
     data[8 * field : 8 * field + 8] = struct.pack("<Q", value)
     with pytest.raises(ValueError, match=why):

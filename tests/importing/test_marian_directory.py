@@ -40,8 +40,8 @@ LAYOUTS = {
         "source target",
     ),
     "three letters": (
-        "model.engpor.intgemm.bin vocab.spm",
-        "model.engpor.intgemm.bin",
+        "lex.50.50.engpor.s2t.bin model.bin vocab.spm",
+        "model.bin",
         "vocab.spm vocab.spm vocab.spm vocab.spm",
         "eng por",
     ),

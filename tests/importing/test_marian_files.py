@@ -81,14 +81,14 @@ def test_other_orders_and_fp16(tmp_path):
         ({"size": 2**64 - 1}, "ends after"),
     ],
 )
-def test_headers_that_lie(changes, why, tmp_path):
+def test_wrong_headers(changes, why, tmp_path):
     path = tiny(tmp_path / "model.bin", **changes)
     with pytest.raises(UnreadableModel, match=why) as error:
         read_tensors(path)
     assert str(path) in str(error.value)
 
 
-def test_shapes_that_lie(tmp_path):
+def test_wrong_shapes(tmp_path):
     path = tiny(tmp_path / "model.bin")
     data = path.read_bytes()
     for shape, why in (((-1, 3), r"has the shape \[-1, 3\]"), ((2**30, 2**30), "needs")):
