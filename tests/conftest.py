@@ -6,6 +6,9 @@ import random
 import shutil
 import tempfile
 
+# NumPy's threads wait for each other when tests of other processes use the cores.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings

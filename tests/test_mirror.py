@@ -35,6 +35,8 @@ ELSEWHERE = {
     "decoding/option_groups.py": "fairseq_patches/test_help.py",
     "decoding/options.py": "decoding/test_build.py",
     "engine/kernels/parts.py": "translating/test_bundle_file.py",
+    "importing/marian_options.py": "importing/test_marian.py",
+    "importing/marian_parameters.py": "importing/test_marian.py",
     "packing/models.py": "packing/test_prepared_model.py",
     "packing/heads.py": "decoding/test_compiled_outputs.py",
     "packing/own_weights.py": "packing/test_release.py",

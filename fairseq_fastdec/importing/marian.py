@@ -17,12 +17,14 @@ from .marian_directory import MarianDirectory, VocabularyFiles, found
 from .marian_files import read_tensors
 from .marian_options import MarianOptions, options_of
 from .marian_parameters import MarianEmbeddings, MarianParameters, converted, sizes_of
-from .marian_vocabulary import N_NEW, Vocabulary, is_usual, vocabulary
+from .marian_vocabulary import N_NEW, MarianVocabulary, is_usual, vocabulary
 
 logger = logging.getLogger(__name__)
 
 PIECES, TARGET_PIECES = "sentencepiece.bpe.model", "target.spm"
 SHORTLIST = "shortlist.s2t.bin"
+# The options with which Firefox translates.
+OF_FIREFOX = {"beam": 1, "lenpen": 1.0, "max_len_a": 2.0, "max_len_b": 0}
 LANGUAGE = re.compile(r">>([A-Za-z_]+)<<")
 
 
@@ -32,13 +34,13 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
     Args:
         path: a directory with a model, its vocabularies and, if there are any, the options of
             decoding and a shortlist; or the model's file in it.
-        languages: the languages, if the names of files do not tell them.
+        languages: the languages, in place of those from file names.
 
     Raises:
         UnreadableModel: for damaged files, and for models that cannot be represented exactly.
         OSError: if a file cannot be read.
     """
-    directory = found(Path(path))
+    directory = found(Path(path), languages)
     tensors = read_tensors(directory.model)
     options = options_of(directory.model, tensors)
     parameters = MarianParameters(directory.model, tensors)
@@ -49,10 +51,9 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
     is_same = files.source == files.target and n_source == n_target
     target = source if is_same else vocabulary(files.target, n_target)
     arch, values, state = converted(options, parameters, source, target)
-    pair = languages or directory.languages
     tokens = language_tokens(source)
     lexical = shortlist_of(directory, source, target)
-    defaults = decoding_defaults(directory.config)
+    defaults = decoding_defaults(directory.config, ".intgemm" in directory.model.name)
     if lexical:
         defaults["shortlist"] = SHORTLIST
     return Imported(
@@ -61,8 +62,8 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
         state=state,
         source=source.symbols,
         target=target.symbols,
-        source_lang=pair.source or "source",
-        target_lang=pair.target or "target",
+        source_lang=directory.languages.source or "source",
+        target_lang=directory.languages.target or "target",
         languages=tokens,
         source_format="{target} {text} </s>" if tokens else "{text} </s>",
         files={**piece_files(files), **lexical},
@@ -70,7 +71,7 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
     )
 
 
-def language_tokens(source: Vocabulary) -> dict[str, str]:
+def language_tokens(source: MarianVocabulary) -> dict[str, str]:
     """The target languages that sources can name, as in Opus-MT, with their tokens."""
     matches = filter(None, map(LANGUAGE.fullmatch, source.symbols))
     return {match[1]: match[0] for match in matches}
@@ -83,7 +84,7 @@ def piece_files(files: VocabularyFiles) -> dict[str, bytes]:
 
 
 def shortlist_of(
-    directory: MarianDirectory, source: Vocabulary, target: Vocabulary
+    directory: MarianDirectory, source: MarianVocabulary, target: MarianVocabulary
 ) -> dict[str, bytes]:
     """The shortlist in Marian's numbers, if there is a binary one that agrees with the model.
 
@@ -107,18 +108,21 @@ def shortlist_of(
     return {SHORTLIST: data}
 
 
-def decoding_defaults(config: MarianOptions) -> dict[str, Any]:
+def decoding_defaults(config: MarianOptions, is_student: bool) -> dict[str, Any]:
     """fairseq's names and values of the options of decoding.
 
     Marian divides scores by length^normalize, and fairseq by length^lenpen; both count EOS. Marian
     stops after max-length-factor times the length of the source with its EOS, as fairseq after
     max_len_a times.
+
+    Args:
+        is_student: whether the model is one of Firefox, which come without a file of options.
     """
     defaults: dict[str, Any] = {}
     if not config.is_on("allow-unk"):
         defaults["unkpen"] = math.inf
     if not config.values:
-        return defaults
+        return {**defaults, **OF_FIREFOX} if is_student else defaults
     if "beam-size" in config.values:
         defaults["beam"] = config.number("beam-size", 1)
     power = decimal(config, "normalize", 0)

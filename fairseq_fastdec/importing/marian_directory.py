@@ -12,6 +12,7 @@ from .marian_options import MarianOptions
 from .plain_yaml import parsed
 
 CONFIGS = ("decoder.yml", "*.decoder.yml", "config*.yml")
+VOCABULARIES = ("*vocab*.spm", "*vocab*.yml", "*vocab*.yaml", "*vocab*.json")
 METADATA = ("metadata.json", "model_info.json", "modelMeta.json")
 LONGEST = 1 << 20  # bytes of a configuration
 # Words of file names that name the sides, each with its language's code.
@@ -19,11 +20,15 @@ SIDES = (("source", "src", "srcvocab"), ("target", "trg", "tgt", "trgvocab", "tg
 JOINED = "([a-z]{4}|[a-z]{6})"
 # model.enpt.intgemm.alphas.bin, vocab.enpt.spm, lex.50.50.enpt.s2t.bin
 FILES = re.compile(
-    rf"(?:model\.{JOINED}\.intgemm.*|(?:src|trg)?vocab\.{JOINED}\.spm|lex\..*{JOINED}\.s2t\.bin)"
+    rf"model\.{JOINED}\.intgemm.*"
+    rf"|(?:src|trg)?vocab\.{JOINED}\.spm"
+    rf"|lex\.(?:.*\.)?{JOINED}\.s2t\.bin"
 )
 # enpt-1693087644, opus-mt-en-de, en-pt-tiny
 FOLDERS = re.compile(
-    rf"(?:{JOINED}-\d+|opus-mt-(?:\w+-)*([a-z]{{2,3}}-[a-z]{{2,3}})|([a-z]{{2}}-[a-z]{{2}})(?:[-_.].*)?)"
+    rf"{JOINED}-\d+"
+    r"|opus-mt-(?:\w+-)*([a-z]{2,3}-[a-z]{2,3})"
+    r"|([a-z]{2}-[a-z]{2})(?:[-_.].*)?"
 )
 
 
@@ -43,7 +48,8 @@ class MarianDirectory:
     Attributes:
         model: ``.npz`` or ``.bin``.
         config: the options of decoding, named as in Marian; empty if there is no file of them.
-        languages: by the names of files; ``source`` and ``target`` if they do not tell.
+        languages: from file names or metadata; otherwise ``source`` and ``target``.
+        shortlist: the file of lexical shortlists, if there is one.
     """
 
     model: Path
@@ -53,11 +59,12 @@ class MarianDirectory:
     shortlist: Optional[Path]
 
 
-def found(path: Path) -> MarianDirectory:
+def found(path: Path, languages: Optional[Pair] = None) -> MarianDirectory:
     """Find the files of a model.
 
     Args:
         path: a directory, or the model's file in it.
+        languages: in place of those from file names.
 
     Raises:
         UnreadableModel: if a file is missing, or if several could be meant.
@@ -67,10 +74,11 @@ def found(path: Path) -> MarianDirectory:
     folder = path.parent if is_file else path
     config = _config(folder, path.name if is_file else "")
     model = path if is_file else _model(folder, config)
-    languages = _languages(folder)
-    vocabularies = _vocabularies(folder, config, languages)
-    lists = _named(folder, config, "shortlist") or sorted(folder.glob("lex*.bin"))
-    return MarianDirectory(model, config, languages, vocabularies, next(iter(lists), None))
+    pair = languages or _languages(folder)
+    vocabularies = _vocabularies(folder, config, pair)
+    # Its file, and numbers or switches.
+    lists = _named(folder, config.words("shortlist")[:1]) or sorted(folder.glob("lex*.bin"))
+    return MarianDirectory(model, config, pair, vocabularies, next(iter(lists), None))
 
 
 def _config(folder: Path, name: str) -> MarianOptions:
@@ -92,17 +100,15 @@ def _short(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _named(folder: Path, config: MarianOptions, name: str) -> list[Path]:
-    """The files of a directory that an option names, whatever directory it says."""
-    # A shortlist is followed by numbers or switches.
-    names = (Path(word).name for word in config.words(name))
-    return [folder / name for name in names if name and (folder / name).is_file()]
+def _named(folder: Path, words: list[str]) -> list[Path]:
+    """The files that an option names, in this directory; none if one of them is not here."""
+    files = [folder / Path(word).name for word in words]
+    return files if all(file.is_file() for file in files) else []
 
 
 def _model(folder: Path, config: MarianOptions) -> Path:
     """The model of a directory."""
-    named = _named(folder, config, "models")
-    files = named or [
+    files = _named(folder, config.words("models")) or [
         file
         for pattern in ("*.npz", "model*.bin")
         for file in sorted(folder.glob(pattern))
@@ -118,32 +124,28 @@ def _model(folder: Path, config: MarianOptions) -> Path:
 
 def _vocabularies(folder: Path, config: MarianOptions, languages: Pair) -> VocabularyFiles:
     """The vocabularies of a directory, and the models that make pieces."""
-    named = _named(folder, config, "vocabs")
-    patterns = ("*vocab*.spm", "*vocab*.yml", "*vocab*.yaml", "*vocab*.json") if not named else ()
-    for pattern in patterns:
+    named = _named(folder, config.words("vocabs"))
+    for pattern in () if named else VOCABULARIES:
         named = named or sorted(folder.glob(pattern))
     if any(file.suffix == ".fsv" for file in [*named, *folder.glob("*.fsv")]):
         raise UnreadableModel(f"{folder}: factored vocabularies (.fsv) are not supported")
-    source, target = _two(folder, named, languages)
+    source, target = _two(folder, "vocabularies (*vocab*.spm, *vocab*.yml)", named, languages)
     if source.suffix == target.suffix == ".spm":
         return VocabularyFiles(source, target, source, target)
-    pieces = _two(folder, sorted({*folder.glob("*.spm")} - {source, target}), languages)
+    models = sorted({*folder.glob("*.spm")} - {source, target})
+    pieces = _two(folder, "models of SentencePiece (*.spm)", models, languages)
     return VocabularyFiles(source, target, *pieces)
 
 
-def _two(folder: Path, files: list[Path], languages: Pair) -> tuple[Path, Path]:
+def _two(folder: Path, kind: str, files: list[Path], languages: Pair) -> tuple[Path, Path]:
     """The files of the source and of the target; both may have one."""
-    if len(files) == 1:
-        return files[0], files[0]
-    if len(files) != 2:
-        raise UnreadableModel(
-            f"{folder}: has {len(files)} vocabularies or models of SentencePiece, not 1 or 2"
-        )
-    first, second = (set(re.split(r"[._-]", file.name)) for file in files)
+    if len(files) not in (1, 2):
+        raise UnreadableModel(f"{folder}: has {len(files)} {kind}; they must be 1 or 2")
+    first, second = (set(re.split(r"[._-]", file.name)) for file in (files[0], files[-1]))
     source, target = ({*words, language} for words, language in zip(SIDES, languages))
     if first & target and second & source:
-        return files[1], files[0]
-    return files[0], files[1]
+        return files[-1], files[0]
+    return files[0], files[-1]
 
 
 def _languages(folder: Path) -> Pair:

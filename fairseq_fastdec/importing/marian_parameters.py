@@ -19,7 +19,7 @@ from .marian_options import (
     is_ssru,
     layer_numbers,
 )
-from .marian_vocabulary import Vocabulary
+from .marian_vocabulary import MarianVocabulary
 
 GELU = 1.702  # Marian's older gelu is x * sigmoid(1.702 x).
 
@@ -60,6 +60,8 @@ class MarianParameters:
         self.used.add(name)
         if isinstance(tensor, Quantised):
             return tensor.dequantised()
+        if tensor.dtype.kind != "f":
+            raise UnreadableModel(f"{self.path}: {name} has the type {tensor.dtype}")
         return tensor.astype(np.float32)
 
     def matrix(
@@ -259,7 +261,10 @@ def sizes_of(parameters: MarianParameters, embeddings: MarianEmbeddings) -> tupl
 
 
 def put_embeddings(
-    layers: MarianLayers, embeddings: MarianEmbeddings, source: Vocabulary, target: Vocabulary
+    layers: MarianLayers,
+    embeddings: MarianEmbeddings,
+    source: MarianVocabulary,
+    target: MarianVocabulary,
 ) -> None:
     """Store the embeddings and the output layer in the order of the vocabularies."""
     parameters = layers.parameters
@@ -303,7 +308,10 @@ def put_positions(layers: MarianLayers) -> dict[str, Any]:
 
 
 def converted(
-    options: MarianOptions, parameters: MarianParameters, source: Vocabulary, target: Vocabulary
+    options: MarianOptions,
+    parameters: MarianParameters,
+    source: MarianVocabulary,
+    target: MarianVocabulary,
 ) -> tuple[str, dict[str, Any], dict[str, Tensor]]:
     """The architecture, its options and its parameters.
 

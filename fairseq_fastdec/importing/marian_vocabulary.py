@@ -1,5 +1,6 @@
 """Marian's vocabularies, ``vocab.yml`` and ``*.spm``, in the order of fairseq's dictionaries."""
 
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ NEVER = -1e9
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class MarianVocabulary:
     """A vocabulary in the order of fairseq.
 
     Attributes:
@@ -51,7 +52,7 @@ def numbers_of(n_types: int) -> np.ndarray:
     return np.arange(n_types) + N_NEW
 
 
-def is_usual(vocabulary: Vocabulary) -> bool:
+def is_usual(vocabulary: MarianVocabulary) -> bool:
     """Whether :func:`numbers_of` gives the numbers of the vocabulary."""
     numbers = numbers_of(len(vocabulary.rows) - N_NEW)
     return bool((vocabulary.rows[numbers] == np.arange(len(numbers))).all())
@@ -102,7 +103,7 @@ def pieces_of_sentencepiece(path: Path) -> tuple[list[str], int, int]:
     return pieces, model.eos_id(), model.unk_id()
 
 
-def vocabulary(path: Path, n_rows: int) -> Vocabulary:
+def vocabulary(path: Path, n_rows: int) -> MarianVocabulary:
     """Read a vocabulary for embeddings of ``n_rows`` types.
 
     Types beyond the file's get symbols that no text has; pieces beyond the embeddings, which only
@@ -122,8 +123,11 @@ def vocabulary(path: Path, n_rows: int) -> Vocabulary:
     return ordered(pieces[:n_rows], n_rows, eos, unk)
 
 
-def ordered(pieces: list[str], n_rows: int, eos: int, unk: int) -> Vocabulary:
-    """The vocabulary of these pieces, which become symbols without spaces and repetitions.
+def ordered(pieces: list[str], n_rows: int, eos: int, unk: int) -> MarianVocabulary:
+    """The vocabulary of these pieces in fairseq's order.
+
+    Pieces that are repeated, or that a dictionary's file cannot hold since they are empty or have
+    spaces, are named ``madeupword0000`` and so on, and so are embeddings without a piece.
 
     Args:
         n_rows: the number of embeddings, at least that of pieces.
@@ -132,24 +136,12 @@ def ordered(pieces: list[str], n_rows: int, eos: int, unk: int) -> Vocabulary:
     bos = pieces.index(BOS) if BOS in pieces else ABSENT
     special = [bos, ABSENT, eos, unk]
     others = [row for row in range(n_rows) if row not in special]
-    taken = set(SPECIAL)
-    symbols = list(SPECIAL)
+    names = {row: pieces[row] for row in others if row < len(pieces)}
+    taken = {*SPECIAL, *names.values()}
+    free = (word for word in map("madeupword{:04d}".format, itertools.count()) if word not in taken)
+    symbols = dict.fromkeys(SPECIAL)
     for row in others:
-        piece = pieces[row] if row < len(pieces) else f"madeupword{row:04d}"
-        symbol = _unique(_without_spaces(piece), taken)
-        taken.add(symbol)
-        symbols.append(symbol)
-    return Vocabulary(symbols, np.array([*special, *others], dtype=np.int64))
-
-
-def _without_spaces(piece: str) -> str:
-    """The piece with names of its spaces, which would end symbols in a dictionary's file."""
-    return re.sub(r"\s", lambda space: f"<U+{ord(space[0]):04X}>", piece)
-
-
-def _unique(symbol: str, taken: set[str]) -> str:
-    """The symbol, or one that is new and that no text has if it is empty or taken."""
-    new = symbol or "<empty>"
-    while new in taken:
-        new += "<again>"
-    return new
+        symbol = names.get(row, "")
+        is_usable = symbol and not re.search(r"\s", symbol) and symbol not in symbols
+        symbols[symbol if is_usable else next(free)] = None
+    return MarianVocabulary(list(symbols), np.array([*special, *others], dtype=np.int64))

