@@ -122,7 +122,7 @@ def read(directory: Union[str, Path]) -> Imported:
         target_format=form.target_format,
         bpe=vocabulary.bpe,
         files=vocabulary.files,
-        defaults=generation.defaults(pad, form.n_forced),
+        defaults=generation.defaults(pad),
     )
 
 

@@ -13,20 +13,18 @@ FRENCH = ("fra_Latn", "fr_XX", "fr")
 
 @dataclass(frozen=True)
 class Format:
-    """How outputs begin, and the default languages.
+    """The beginning of outputs, and the default languages.
 
     Attributes:
         target_format, source_lang, target_lang: see :class:`~.imported.Imported`.
         first_input: ``pad`` or ``eos``; see
             :class:`~fairseq_fastdec.models.marian_transformer.MarianTransformerDecoder`.
-        n_forced: the number of forced first tokens.
     """
 
     target_format: str
     source_lang: str
     target_lang: str
     first_input: str
-    n_forced: int
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, generation: Generation) -> "Format":
@@ -49,7 +47,7 @@ class Format:
         if vocabulary.is_of_several_targets:
             source = vocabulary.source_lang or "source"
         first_input = "pad" if start == "<pad>" else "eos"
-        return cls(" ".join(symbols), source, target, first_input, len(symbols) - 1)
+        return cls(" ".join(symbols), source, target, first_input)
 
 
 def _symbol(

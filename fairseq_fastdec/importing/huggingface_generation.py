@@ -82,7 +82,7 @@ class Generation:
         banned = self.fields.values.get("bad_words_ids")
         return banned == [[pad]] and self.fields.flag("renormalize_logits", False)
 
-    def defaults(self, pad: int, n_forced: int) -> dict[str, Any]:
+    def defaults(self, pad: int) -> dict[str, Any]:
         """The options, named as fairseq's.
 
             num_beams               beam; 1 without it, as in transformers
@@ -94,30 +94,28 @@ class Generation:
             no_repeat_ngram_size    no_repeat_ngram_size
             early_stopping          finalize = hf, unless it is true or the search is greedy
 
-        Lengths of transformers count the decoder's first input and the forced tokens. They count
-        EOS if the maximum length forces it; otherwise such an output has no EOS. fairseq's lengths
-        count neither of these. Padding in ``bad_words_ids`` needs no option, since fairseq
-        never generates it. A warning names options that are not supported.
+        Lengths of both count forced first tokens. Those of transformers also count the decoder's
+        first input, and EOS if the maximum length forces it; otherwise outputs of the maximum
+        length have no EOS. Padding in ``bad_words_ids`` needs no option, since fairseq never
+        generates it. A warning names options that are not supported.
 
         Args:
             pad: the number of padding.
-            n_forced: the number of forced first tokens.
         """
         fields = self.fields
         beam = fields.count("num_beams", 1, least=1)
-        uncounted = 1 + n_forced
         least = fields.count("min_length", 0)
         options: dict[str, Any] = {
             "beam": beam,
             "lenpen": fields.number("length_penalty", 1.0),
-            "min_len": max(least - uncounted, 0),
+            "min_len": max(least - 1, 0),
         }
         most = fields.count("max_length", 0)
         if "max_new_tokens" in fields.values:
             most = 1 + fields.count("max_new_tokens")
         if most > 0:
             options["max_len_a"] = 0
-            options["max_len_b"] = max(most - uncounted - self.forced_eos, 1)
+            options["max_len_b"] = max(most - 1 - self.forced_eos, 1)
         if ngram := fields.count("no_repeat_ngram_size", 0):
             options["no_repeat_ngram_size"] = ngram
         if beam > 1 and fields.values.get("early_stopping", False) is not True:

@@ -18,7 +18,7 @@ from .vocabularies import (
 # A model of several target languages has a type for each, such as >>fra<<.
 LANGUAGE = re.compile(r">>(.+)<<").fullmatch
 # A published name such as opus-mt-en-de or opus-mt-tc-big-en-pt.
-NAME = re.compile(r"opus-mt[-_](?:.+[-_])?(\w+)-(\w+)").search
+NAME = re.compile(r"opus-mt-(?:.+-)?(\w+)-(\w+)").search
 
 
 def read_marian(directory: Path, config: Fields) -> Vocabulary:

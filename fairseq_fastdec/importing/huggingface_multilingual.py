@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import language_codes
+from . import published_languages
 from .building import SPECIAL
 from .fields import Fields
 from .imported import UnreadableModel
@@ -42,11 +42,13 @@ class Tokenizer:
 
 
 TOKENIZERS = {
-    "NllbTokenizer": Tokenizer(r"([a-z]{3}_[A-Z][a-z]{3})", language_codes.NLLB_200),
-    "MBart50Tokenizer": Tokenizer(r"([a-z]{2}_[A-Z]{2})", language_codes.MBART_50),
-    "MBartTokenizer": Tokenizer(r"([a-z]{2}_[A-Z]{2})", language_codes.MBART_25, SUFFIXED, True),
+    "NllbTokenizer": Tokenizer(r"([a-z]{3}_[A-Z][a-z]{3})", published_languages.NLLB_200),
+    "MBart50Tokenizer": Tokenizer(r"([a-z]{2}_[A-Z]{2})", published_languages.MBART_50),
+    "MBartTokenizer": Tokenizer(
+        r"([a-z]{2}_[A-Z]{2})", published_languages.MBART_25, SUFFIXED, True
+    ),
 }
-M2M_100 = Tokenizer(r"__(\w+)__", language_codes.M2M_100)
+M2M_100 = Tokenizer(r"__(\w+)__", published_languages.M2M_100)
 
 
 def read_multilingual(directory: Path, config: Fields) -> Vocabulary:
@@ -77,7 +79,7 @@ def read_multilingual(directory: Path, config: Fields) -> Vocabulary:
 
 def _size_of_mbart_50(directory: Path) -> int:
     """The least number of types of a model with this SentencePiece model and 52 languages."""
-    return len(read_pieces(directory / SENTENCEPIECE)) + 1 + len(language_codes.MBART_50)
+    return len(read_pieces(directory / SENTENCEPIECE)) + 1 + len(published_languages.MBART_50)
 
 
 def _read_m2m_100(directory: Path, config: Fields, options: Fields) -> Vocabulary:
@@ -87,7 +89,7 @@ def _read_m2m_100(directory: Path, config: Fields, options: Fields) -> Vocabular
     read_pieces(directory / SENTENCEPIECE)  # which finds damage
     codes = M2M_100.codes
     if options.text("language_codes") == "wmt21":
-        codes = language_codes.WMT_21
+        codes = published_languages.WMT_21
     first = max(symbols, default=-1) + 1
     symbols.update((first + i, f"__{code}__") for i, code in enumerate(codes))
     return _vocabulary(directory, config, options, M2M_100, {**added_types(directory), **symbols})
