@@ -1,4 +1,4 @@
-"""Reads directories of Hugging Face: Marian (Opus-MT), M2M-100, NLLB-200, mBART and BART.
+"""Reads directories of Hugging Face: Marian (Opus-MT), M2M-100, NLLB-200, mBART, BART and FSMT.
 
 The package transformers is not needed, and no code of a directory is run.
 """
@@ -8,20 +8,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional, Union
 
+from fairseq.modules import SinusoidalPositionalEmbedding
 from torch import Tensor
 
 from ..models.finetuning import MARIAN
 from ..models.marian_transformer import Sinusoids
+from .building import SPECIAL
 from .fields import Fields
 from .huggingface_bart import read_bart
 from .huggingface_formats import Format
+from .huggingface_fsmt import read_fsmt
 from .huggingface_generation import Generation
 from .huggingface_marian import read_marian
 from .huggingface_multilingual import read_multilingual
 from .huggingface_parameters import Embeddings, Parameters, layer_names
 from .imported import Imported, UnreadableModel
 from .tensors import read_tensors
-from .vocabularies import Order, Vocabulary
+from .vocabularies import Order, Vocabulary, tokenizer_class
 
 # fairseq's names of the activation functions of transformers.
 ACTIVATIONS = {
@@ -48,8 +51,8 @@ class ModelClass:
         is_pre_norm: whether norms precede the parts of a layer, and one follows the last layer.
         has_learned_positions: whether positions are learned; otherwise they are sinusoids.
         norms_embeddings: whether a norm follows the embeddings.
-        activation, scales, forced_eos: ``activation_function``, ``scale_embedding`` and
-            ``forced_eos_token_id`` of a config without them.
+        activation, scales, forced_eos, is_tied: ``activation_function``, ``scale_embedding``,
+            ``forced_eos_token_id`` and ``tie_word_embeddings`` of a config without them.
         sinusoids: see :class:`~fairseq_fastdec.models.marian_transformer.Sinusoids`.
     """
 
@@ -61,6 +64,7 @@ class ModelClass:
     scales: bool = False
     forced_eos: Optional[int] = 2
     sinusoids: str = "fairseq"
+    is_tied: bool = True
 
 
 CLASSES = {
@@ -70,6 +74,20 @@ CLASSES = {
     ),
     "mbart": ModelClass(read_multilingual, True, True, True),
     "bart": ModelClass(read_bart, False, True, True),
+    "fsmt": ModelClass(
+        read_fsmt, False, False, False, activation="relu", scales=True, is_tied=False
+    ),
+}
+TOKENIZERS = {
+    "MarianTokenizer": read_marian,
+    "M2M100Tokenizer": read_multilingual,
+    "NllbTokenizer": read_multilingual,
+    "MBartTokenizer": read_multilingual,
+    "MBart50Tokenizer": read_multilingual,
+    "BartTokenizer": read_bart,
+    # transformers 5 gives the tokenizer of BART this name.
+    "RobertaTokenizer": read_bart,
+    "FSMTTokenizer": read_fsmt,
 }
 
 
@@ -88,14 +106,14 @@ def read(directory: Union[str, Path]) -> Imported:
     kind = CLASSES.get(config.text("model_type") or "")
     if kind is None:
         raise config.problem("model_type", f"those that can be read are {', '.join(CLASSES)}")
-    vocabulary = kind.vocabulary(directory, config)
+    vocabulary = _vocabulary(directory, config, kind)
     pad = _check_special(config, vocabulary)
     generation = Generation.read(directory, config, kind.forced_eos)
     form = Format.of(vocabulary, generation)
     source, target = Order.of(vocabulary.source), Order.of(vocabulary.target)
     options = _options(config, kind)
     parameters = Parameters(directory, read_tensors(directory))
-    is_tied = config.flag("tie_word_embeddings", True)
+    is_tied = config.flag("tie_word_embeddings", kind.is_tied)
     embeddings = Embeddings.take(parameters, source, target, is_tied, generation.bans_only(pad))
     state = {**embeddings.state(), **_layers(config, kind, parameters)}
     parameters.check_all_used()
@@ -124,6 +142,22 @@ def read(directory: Union[str, Path]) -> Imported:
         files=vocabulary.files,
         defaults=generation.defaults(pad),
     )
+
+
+def _vocabulary(directory: Path, config: Fields, kind: ModelClass) -> Vocabulary:
+    """Read the vocabulary of the tokenizer that the files name, or else that of the class.
+
+    Raises:
+        FileNotFoundError: if a file is missing.
+        UnreadableModel: if a file is damaged, or for another tokenizer.
+    """
+    name = tokenizer_class(directory, config)
+    if name and name not in TOKENIZERS:
+        raise UnreadableModel(
+            f"{directory}: tokenizer_class is {name[:50]!r}; those that can be read are "
+            f"{', '.join(TOKENIZERS)}"
+        )
+    return TOKENIZERS.get(name, kind.vocabulary)(directory, config)
 
 
 def _check_special(config: Fields, vocabulary: Vocabulary) -> int:
@@ -214,10 +248,14 @@ def _check_sinusoids(side: str, kind: ModelClass, parameters: Parameters) -> Non
     # M2M-100 computes its own, whatever the file has.
     parameters.find(f"{side}.embed_positions.weights")
     table = parameters.find(f"{side}.embed_positions.weight")
-    if table is None or kind.sinusoids == "fairseq":
+    if table is None:
         return
     n_positions, dim = table.shape if table.dim() == 2 else (0, 0)
-    computed = Sinusoids(dim, 0, kind.sinusoids, n_positions).weights[1:]
+    if kind.sinusoids == "fairseq":
+        pad = SPECIAL.index("<pad>")
+        computed = SinusoidalPositionalEmbedding.get_embedding(n_positions, dim, pad)
+    else:
+        computed = Sinusoids(dim, 0, kind.sinusoids, n_positions).weights[1:]
     if table.shape != computed.shape or (table - computed).abs().max() > ROUNDED:
         raise UnreadableModel(
             f"{parameters.path}: {side}.embed_positions.weight has other positions than sinusoids"

@@ -17,6 +17,7 @@ from .vocabularies import (
     read_pieces,
     read_vocabulary,
     special_tokens,
+    tokenizer_class,
 )
 
 SUFFIXED = "{text} </s> {source}"
@@ -55,25 +56,17 @@ def read_multilingual(directory: Path, config: Fields) -> Vocabulary:
     """Read the vocabulary of an M2M100Tokenizer, NllbTokenizer, MBartTokenizer or MBart50Tokenizer.
 
     Raises:
-        FileNotFoundError: if a file is missing.
-        UnreadableModel: if one is damaged, or for another tokenizer.
+        FileNotFoundError, UnreadableModel: if a file is missing or damaged.
     """
     options = Fields.read(directory / "tokenizer_config.json")
-    kind = (options.text("tokenizer_class") or config.text("tokenizer_class") or "").removesuffix(
-        "Fast"
-    )
-    of_m2m_100 = config.text("model_type") == "m2m_100"
-    if not kind and not of_m2m_100:
+    kind = tokenizer_class(directory, config)
+    if not kind and config.text("model_type") == "m2m_100":
+        kind = "M2M100Tokenizer" if (directory / "vocab.json").exists() else "NllbTokenizer"
+    if not kind:
         size = config.count("vocab_size")
         kind = "MBart50Tokenizer" if size >= _size_of_mbart_50(directory) else "MBartTokenizer"
-    if kind == "M2M100Tokenizer" or (not kind and (directory / "vocab.json").exists()):
+    if kind == "M2M100Tokenizer":
         return _read_m2m_100(directory, config, options)
-    kind = kind or "NllbTokenizer"
-    if kind not in TOKENIZERS or (kind == "NllbTokenizer") != of_m2m_100:
-        known = ", ".join(("M2M100Tokenizer", *TOKENIZERS))
-        raise UnreadableModel(
-            f"{options.path}: tokenizer_class is {kind!r}; those that can be read are {known}"
-        )
     return _read_shifted(directory, config, options, TOKENIZERS[kind])
 
 

@@ -86,16 +86,12 @@ class Embeddings(NamedTuple):
         Raises:
             UnreadableModel: if a matrix is missing or has another number of rows.
         """
-        encoder, decoder, shared, head = (
-            "encoder.embed_tokens.weight",
-            "decoder.embed_tokens.weight",
-            "shared.weight",
-            "lm_head.weight",
-        )
-        tied = (head,) if is_tied else ()
-        of_source = parameters.first(encoder, shared, *(tied and (decoder, *tied)))
-        of_target = parameters.first(decoder, shared, *(tied and (*tied, encoder)))
-        of_output = parameters.first(head, *(tied and (decoder, shared, encoder)))
+        encoder, decoder = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
+        shared, heads = "shared.weight", ("lm_head.weight", "decoder.output_projection.weight")
+        others = (decoder, shared, encoder) if is_tied else ()
+        of_source = parameters.first(encoder, shared, *others, *(heads if is_tied else ()))
+        of_target = parameters.first(decoder, shared, *(heads if is_tied else ()), *others)
+        of_output = parameters.first(*heads, *others)
         source_rows = reordered(parameters.path, of_source, source)
         target_rows = (
             source_rows

@@ -12,6 +12,8 @@ from .imported import UnreadableModel
 from .tensors import damaged, read_json
 
 SENTENCEPIECE = "sentencepiece.bpe.model"
+# The names of classes that read any tokenizer.json.
+ANY_TOKENIZER = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
 @dataclass
@@ -199,3 +201,14 @@ def special_tokens(directory: Path) -> list[str]:
         return []
     contents = [token.get("content") if isinstance(token, dict) else token for token in tokens]
     return [content for content in contents if isinstance(content, str)]
+
+
+def tokenizer_class(directory: Path, config: Fields) -> str:
+    """The class of the tokenizer; empty if no file names it.
+
+    Raises:
+        UnreadableModel: for a damaged file.
+    """
+    options = Fields.read(directory / "tokenizer_config.json")
+    name = options.text("tokenizer_class") or config.text("tokenizer_class") or ""
+    return "" if name in ANY_TOKENIZER else name.removesuffix("Fast")

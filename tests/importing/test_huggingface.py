@@ -174,6 +174,7 @@ def test_parameters_without_a_use(tmp_path):
         ({"vocab_size": 10**9}, "vocab_size is 1000000000"),
         ({"vocab_size": 100, "decoder_vocab_size": 100}, "the model has 100 types"),
         ({"decoder_start_token_id": 5000}, "decoder_start_token_id is 5000"),
+        ({"tokenizer_class": "BarthezTokenizer"}, "tokenizer_class is 'BarthezTokenizer'"),
     ],
 )
 def test_configs_that_are_refused(tmp_path, change, message):

@@ -5,7 +5,6 @@ import pytest
 from fairseq_fastdec.importing import huggingface, published_languages
 from fairseq_fastdec.importing.fields import Fields
 from fairseq_fastdec.importing.huggingface_multilingual import read_multilingual
-from fairseq_fastdec.importing.imported import UnreadableModel
 from tests.support import huggingface as tiny
 from tests.support import skips
 
@@ -143,18 +142,6 @@ def test_the_tokenizer_is_recognised_without_its_name(tmp_path, kind):
     config = {"model_type": "mbart" if "mbart" in kind else "m2m_100"}
     fields = Fields(tmp_path, {**config, "vocab_size": len(named.source)})
     assert read_multilingual(tmp_path, fields) == named
-
-
-@pytest.mark.parametrize(
-    "kind, name",
-    [("mbart", "BarthezTokenizer"), ("mbart", "NllbTokenizer"), ("nllb", "T5Tokenizer")],
-)
-def test_other_tokenizers(tmp_path, kind, name):
-    written(tmp_path, kind)
-    tiny.write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": name})
-    config = {"model_type": "mbart" if kind == "mbart" else "m2m_100", "vocab_size": 500}
-    with pytest.raises(UnreadableModel, match=f"tokenizer_class is '{name}'"):
-        read_multilingual(tmp_path, Fields(tmp_path, config))
 
 
 def test_a_missing_sentencepiece_model(tmp_path):

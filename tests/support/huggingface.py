@@ -93,8 +93,9 @@ def changed(path, **values):
 def randomised(model, seed=1):
     """A model with random parameters, also where transformers begins with zeros and ones."""
     generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        if parameter.requires_grad:
+    for name, parameter in model.named_parameters():
+        is_sinusoid = model.config.model_type == "fsmt" and "embed_positions" in name
+        if parameter.requires_grad and not is_sinusoid:
             parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
     if hasattr(model, "final_logits_bias"):
         model.final_logits_bias.zero_()
@@ -278,6 +279,23 @@ def bart(directory):
     return {"vocab_size": len(words), "forced_bos_token_id": 0}
 
 
+def fsmt(directory):
+    """Write the files of an FSMTTokenizer."""
+    sizes = {}
+    merges = [("t", "h"), ("th", "e</w>"), ("o", "u"), ("i", "n</w>")]
+    for side, letters in (("src", "abcdefghinotu"), ("tgt", "efghinoptu")):
+        ends = [letter + "</w>" for letter in letters]
+        words = [*SPECIAL, *letters, *ends, *("".join(pair) for pair in merges)]
+        numbers = {word: number for number, word in enumerate(words)}
+        write_json(directory / f"vocab-{side}.json", numbers)
+        sizes[f"{side}_vocab_size"] = len(words)
+    lines = [" ".join(pair) for pair in merges]
+    (directory / "merges.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    names = {"langs": ["en", "de"], "tokenizer_class": "FSMTTokenizer"}
+    write_json(directory / "tokenizer_config.json", names)
+    return {**sizes, "langs": ["en", "de"]}
+
+
 MARIAN, BART = ("MarianConfig", "MarianMTModel"), ("BartConfig", "BartForConditionalGeneration")
 M2M_100 = ("M2M100Config", "M2M100ForConditionalGeneration")
 MBART = ("MBartConfig", "MBartForConditionalGeneration")
@@ -289,6 +307,7 @@ KINDS = {
     "mbart": Kind(MBART, mbart),
     "mbart_50": Kind(MBART, mbart_50),
     "bart": Kind(BART, bart),
+    "fsmt": Kind(("FSMTConfig", "FSMTForConditionalGeneration"), fsmt),
 }
 
 
@@ -296,7 +315,12 @@ def encoded(imported, text, directory):
     """The input of a model: the numbers of fairseq's dictionary, by the format and the BPE."""
     for name, content in imported.files.items():
         (directory / name).write_bytes(content)
-    if imported.bpe == "gpt2":
+    if imported.bpe == "subword_nmt":
+        from subword_nmt.apply_bpe import BPE
+
+        with open(directory / "bpe.codes", encoding="utf-8") as file:
+            symbols = BPE(file).process_line(text).split()
+    elif imported.bpe == "gpt2":
         from fairseq.data.encoders.gpt2_bpe_utils import get_encoder
 
         files = (str(directory / "encoder.json"), str(directory / "vocab.bpe"))
