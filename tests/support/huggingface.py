@@ -149,7 +149,9 @@ def logits_of_transformers(model, batch, start, source, target):
     first = torch.full_like(targets[:, :1], start)
     inputs = torch.cat([first, target[targets]], dim=1)
     with torch.no_grad():
-        logits = model(input_ids=ids, attention_mask=mask, decoder_input_ids=inputs).logits
+        # With a cache, FSMT has no causal mask.
+        options = {"attention_mask": mask, "decoder_input_ids": inputs, "use_cache": False}
+        logits = model(input_ids=ids, **options).logits
     return logits[..., target.clamp(min=0)]
 
 
