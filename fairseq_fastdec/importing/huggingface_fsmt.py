@@ -5,7 +5,7 @@ from pathlib import Path
 from .building import SPECIAL
 from .fields import Fields
 from .imported import UnreadableModel
-from .vocabularies import Vocabulary, numbered, read_file, read_vocabulary
+from .vocabularies import Vocabulary, numbered, read_file, read_vocabulary, sizes
 
 CODES = "bpe.codes"
 VERSION = "#version: 0.2"
@@ -22,10 +22,10 @@ def read_fsmt(directory: Path, config: Fields) -> Vocabulary:
         FileNotFoundError, UnreadableModel: if a file is missing or damaged.
     """
     symbols = []
-    for side in ("src", "tgt"):
+    for side, size in zip(("src", "tgt"), sizes(config, 42024)):
         path = directory / f"vocab-{side}.json"
         by_number = {n: of_fairseq(symbol) for n, symbol in read_vocabulary(path).items()}
-        symbols.append(numbered(path, by_number, config.count(f"{side}_vocab_size", 42024)))
+        symbols.append(numbered(path, by_number, size))
     source_lang, target_lang = _languages(config)
     return Vocabulary(
         source=symbols[0],

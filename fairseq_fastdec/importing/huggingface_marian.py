@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Optional
 
 from .fields import Fields
+from .imported import UnreadableModel
 from .vocabularies import (
     SENTENCEPIECE,
     Vocabulary,
@@ -13,6 +14,7 @@ from .vocabularies import (
     read_file,
     read_pieces,
     read_vocabulary,
+    sizes,
 )
 
 # A model of several target languages has a type for each, such as >>fra<<.
@@ -30,16 +32,18 @@ def read_marian(directory: Path, config: Fields) -> Vocabulary:
     Raises:
         FileNotFoundError, UnreadableModel: if a file is missing or damaged.
     """
-    size = config.count("vocab_size", 58101)
+    size, target_size = sizes(config, 58101)
     path, separate = directory / "vocab.json", directory / "target_vocab.json"
     source = numbered(path, {**added_types(directory), **read_vocabulary(path)}, size)
-    target_size = config.count("decoder_vocab_size", size)
     if separate.exists():
         target = numbered(separate, read_vocabulary(separate), target_size)
     elif target_size == size:
         target = source
     else:
-        raise config.problem("decoder_vocab_size", f"{separate} is missing")
+        raise UnreadableModel(
+            f"{config.path}: the vocabularies have {size} and {target_size} types; {separate} is "
+            "missing"
+        )
     languages = {found[1]: symbol for symbol in source if (found := LANGUAGE(symbol))}
     source_lang, target_lang = _pair(directory)
     return Vocabulary(

@@ -107,6 +107,19 @@ def numbered(path: Path, symbols: dict[int, str], size: int) -> list[str]:
     return [known[number] if number in known else next(free) for number in range(size)]
 
 
+def sizes(config: Fields, default: int) -> tuple[int, int]:
+    """The numbers of types of source and target.
+
+    Args:
+        default: for a config without them.
+
+    Raises:
+        UnreadableModel: for values that are no sizes.
+    """
+    source = config.count("src_vocab_size", config.count("vocab_size", default))
+    return source, config.count("tgt_vocab_size", config.count("decoder_vocab_size", source))
+
+
 def read_vocabulary(path: Path) -> dict[int, str]:
     """Read a ``vocab.json``, which has the number of each symbol.
 
