@@ -27,15 +27,14 @@ from ..data.model_files import (
 from ..importing.recognising import reader_of
 from ..processes.errors import flag_of, in_short
 from ..tasks.fast_decoding import FastDecoding
-from ..translating.registry import STOCK, generator_class
 from .codec import TaskCodec, subword_in
 from .translator import CheckpointTranslator
 
 logger = logging.getLogger(__name__)
 
 AUTO = "auto"
-# The recorded options that only beams have.
-OF_BEAMS = frozenset({"beam", "finalize", "nbest"})
+# Recorded options that are names of files beside the checkpoint.
+NAMES_OF_FILES = frozenset({"shortlist"})
 
 
 def load(
@@ -52,8 +51,9 @@ def load(
     """Load a translation model.
 
     Args:
-        path: a model of another program, see :mod:`...importing`; or a checkpoint; a directory with ``checkpoint.pt``, ``checkpoint_best.pt`` or a single
-            ``*.pt``; or a list of either, which is an ensemble.
+        path: a checkpoint; a directory with ``checkpoint.pt``, ``checkpoint_best.pt`` or a single
+            ``*.pt``; or a list of either, which is an ensemble. Also a model of another program,
+            see :mod:`..importing`.
         data: the directory of the dictionaries ``dict.LANGUAGE.txt`` (default: the checkpoint's).
         source_lang: default: the checkpoint's, or that of the binarised files in ``data``.
         target_lang: likewise.
@@ -73,7 +73,8 @@ def load(
         ValueError: for an option that the method does not support, or incompatible files.
     """
     if reader_of(path):
-        return _imported(path, (source_lang, target_lang), device, options)
+        languages = {"source_lang": source_lang, "target_lang": target_lang}
+        return _imported(path, {**languages, "device": device, **options})
     checkpoints = checkpoints_of(path)
     folder = data_of(checkpoints[0], data)
     overrides = {"data": folder, "source_lang": source_lang, "target_lang": target_lang}
@@ -90,13 +91,10 @@ def load(
         model.to(device)
     folders = list(dict.fromkeys([os.path.dirname(checkpoints[0]) or ".", folder]))
     codec = _codec(task, tokenizer, bpe, bpe_codes, folders)
-    options = {**recorded(checkpoints[0], options), **options}
-    return CheckpointTranslator(task, models, codec, device, options)
+    return CheckpointTranslator(task, models, codec, device, options, recorded(checkpoints[0]))
 
 
-def _imported(
-    path: PathLike, languages: tuple[Optional[str], ...], device: str, options: dict[str, Any]
-) -> "CheckpointTranslator":
+def _imported(path: Any, options: dict[str, Any]) -> "CheckpointTranslator":
     """Import a model of another program for this process, and load it."""
     from ..importing.recognising import read
     from ..importing.writing import write
@@ -107,17 +105,14 @@ def _imported(
     )  # fmt: skip
     directory = tempfile.TemporaryDirectory(prefix="fastdec-")
     write(read(path), Path(directory.name))
-    translator = load(directory.name, None, *languages, device=device, **options)
+    translator = load(directory.name, **options)
     # Weights may stay in the file, and the files of the BPE are read for bundles.
     weakref.finalize(translator, directory.cleanup)
     return translator
 
 
-def recorded(checkpoint: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The decoding options that an imported model was published with, as far as they apply.
-
-    Args:
-        given: the options of the call. Those of beams apply unless it chooses another method.
+def recorded(checkpoint: str) -> dict[str, Any]:
+    """The decoding options that an imported model was published with.
 
     Raises:
         ValueError: for a damaged file.
@@ -129,15 +124,11 @@ def recorded(checkpoint: str, given: dict[str, Any]) -> dict[str, Any]:
         options = dict(json.loads(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise ValueError(f"{path}: is not valid ({error}); import the model again") from error
-    method = str(given.get("decoding", "beam"))
-    keeps_one = method != STOCK and generator_class(method).keeps_one_hypothesis
-    if keeps_one or given.get("beam") == 1:
-        options = {name: value for name, value in options.items() if name not in OF_BEAMS}
-    used = {name: value for name, value in options.items() if name not in given}
-    if used:
-        flags = " ".join(f"{flag_of(name)} {value}" for name, value in used.items())
-        logger.info("%s: the model's own options: %s", path, flags)
-    return used
+    for name in options.keys() & NAMES_OF_FILES:
+        options[name] = str(path.with_name(options[name]))
+    flags = " ".join(f"{flag_of(name)} {value}" for name, value in options.items())
+    logger.info("%s: the options that the model was published with: %s", path, flags)
+    return options
 
 
 def _loaded(checkpoints: list[str], overrides: dict[str, Any]) -> tuple[list[Any], Any, Any]:
@@ -195,7 +186,9 @@ def _codec(
         bpe_codes=None if found is None else found.path,
         sentencepiece_model=None if found is None else found.path,
         gpt2_vocab_bpe=None if found is None else found.path,
-        gpt2_encoder_json=None if found is None else str(Path(found.path).with_name(ENCODER_OF_GPT2)),
+        gpt2_encoder_json=None
+        if found is None
+        else str(Path(found.path).with_name(ENCODER_OF_GPT2)),
         source_lang=getattr(task._options, "source_lang", None),
         target_lang=getattr(task._options, "target_lang", None),
     )

@@ -1,9 +1,10 @@
 """Translates with the models of checkpoints."""
 
 from argparse import Namespace
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..engine.kernels import loading
 from ..engine.searches import Recipe
 from ..translating.generation_options import COUNT, shown
 from ..translating.languages import Languages, Pair, chosen_pair
-from ..translating.registry import STOCK
+from ..translating.registry import STOCK, generator_class
 from ..translating.results import Problem
 from ..translating.translation_memory import TranslationMemory
 from ..translating.translator import Found, SentenceJob, Translator, check_verifies
@@ -26,6 +27,9 @@ from .whole_batches import LEFT_OUT, SourceLimit, WholeBatches, output_of, strip
 BATCH_SIZE = 32
 # The number of source positions for sentences that join one by one, if the model has no limit.
 MOST_POSITIONS = 4096
+
+# The recorded options that only beams have.
+OF_BEAMS = frozenset({"beam", "finalize", "nbest"})
 
 # Options that only commands read, and the alternative.
 OF_COMMANDS = {
@@ -111,12 +115,20 @@ class CheckpointTranslator(Translator):
     codec: TaskCodec
 
     def __init__(
-        self, task: Any, models: list[Any], codec: TaskCodec, device: str, options: dict[str, Any]
+        self,
+        task: Any,
+        models: list[Any],
+        codec: TaskCodec,
+        device: str,
+        options: dict[str, Any],
+        recorded: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """
         Args:
             models: the ensemble, on ``device``.
             options: see :func:`~.loading.load`.
+            recorded: the decoding options that an imported model was published with, which apply
+                to calls that neither give them nor choose a method that does not have them.
 
         Raises:
             ValueError: for an option that the method does not support.
@@ -133,7 +145,7 @@ class CheckpointTranslator(Translator):
         self.n_source = SourceLimit.of(self.of_pair(self._pair).batches.positions, None).most
         # OmegaConf is slow; the task's options stay as they are.
         self._has_method = str(getattr(task._options, "decoding", STOCK)) != STOCK
-        self._options = options
+        self._options, self._recorded = options, recorded
         self._usual = self._new_request({})
 
     def of_pair(self, pair: Optional[Pair] = None) -> OfPair:
@@ -191,11 +203,10 @@ class CheckpointTranslator(Translator):
             drafted = as_tensors([self.codec.draft(drafts[place] or ()) for place in places])
         tokens = as_tensors([own for own in sources if isinstance(own, list)])
         limits = (request.batch_size, request.max_tokens, request.nbest)
+        batches = self.of_pair(request.pair).batches
         with self._kept.lent(request.key, lambda: self.built(request.decoding)) as generator:
             removed = stripped_by(generator)
-            decoded = list(
-                self.of_pair(request.pair).batches.decoded(generator, tokens, *limits, drafted, request.alignment)
-            )
+            decoded = list(batches.decoded(generator, tokens, *limits, drafted, request.alignment))
         for number, best in decoded:
             place = places[number]
             found[place] = best
@@ -240,6 +251,7 @@ class CheckpointTranslator(Translator):
                 :data:`OF_COMMANDS`.
         """
         merged = {**self._options, **options}
+        merged = {**_applying(self._recorded, merged), **merged}
         names = (merged.pop("source", None), merged.pop("target", None))
         pair = chosen_pair(self.languages, self._pair, *names)
         for name in merged.keys() & OF_COMMANDS.keys():
@@ -256,7 +268,9 @@ class CheckpointTranslator(Translator):
             if limit is not None and not COUNT.has(limit):
                 raise ValueError(f"{name} {shown(limit)}: must be {COUNT.reason}, or None")
         alignment = merged.pop("alignment", False)
-        request = CheckpointRequest(merged, key_of(merged), nbest, pair, *limits, alignment)
+        request = CheckpointRequest(
+            merged, key_of(merged), nbest, pair, limits[0], limits[1], alignment
+        )
         # Checks are slow, so each combination of options is checked only once.
         if request.key is None:
             self._args(merged)
@@ -288,3 +302,11 @@ class CheckpointTranslator(Translator):
                 "remove --beam or use --decoding beam"
             )
         return generator
+
+
+def _applying(recorded: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The recorded options that the method of a call has."""
+    method = str(given.get("decoding", "beam"))
+    keeps_one = method != STOCK and generator_class(method).keeps_one_hypothesis
+    left_out = OF_BEAMS if keeps_one or given.get("beam") == 1 else ()
+    return {name: value for name, value in recorded.items() if name not in left_out}

@@ -11,10 +11,10 @@ from ..engine.kernels.parts import EnginePart
 from ..engine.rules import Limits
 from ..engine.searches import Recipe, Result, SearchOptions, ranked, results_of
 from ..packing.models import EngineModels
+from ..translating.shortlist import Shortlist
 from .constraints import GenerationRules
 from .hypothesis import hypothesis_of
 from .request import Request
-from .shortlist import Shortlist
 from .statistics import Statistics
 
 # The number of steps after which control returns to Python, for results and interrupts.
@@ -52,7 +52,8 @@ class CompiledSearch:
         if self._options.options.get("sampling"):
             return None
         models = self._models.reaching(n_source, self._rules.max_positions)
-        return Recipe(models, self._rules, self._options, self._temperature, bos)
+        own = (self._rules, self._options, self._temperature, bos)
+        return Recipe(models, *own, shortlist=self._shortlist)
 
     def parts(self, n_source: int) -> list[EnginePart]:
         """The models, with positions for sources of at most ``n_source`` tokens."""

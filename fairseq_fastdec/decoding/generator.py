@@ -13,7 +13,6 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from ..decoding.shortlist import Shortlist
 from ..engine.rules import Limits
 from ..engine.searches import Recipe, Result, SearchOptions
 from ..network import Ensemble
@@ -23,8 +22,10 @@ from ..packing.models import EngineModels, ProposalWays
 from ..processes.noise import at_end
 from ..translating.generation_options import NO_REPEAT
 from ..translating.registry import ANY_DRAFTED
+from ..translating.shortlist import Shortlist
 from ..translating.text import numbers_of
 from ..translating.translation_memory import TranslationMemory
+from . import shortlist
 from .compiled import CompiledSearch
 from .constraints import GenerationRules
 from .draft_file import DraftFile
@@ -224,11 +225,11 @@ class DecodingGenerator(ABC):
             n_source: the most tokens of a source.
 
         Returns:
-            ``None`` if torch decodes, if translations depend on the other sentences of a batch
-            (``--shortlist``), are sampled (``--sampling``) or recorded (``--decoding-stats``)
+            ``None`` if torch decodes, or if translations are sampled (``--sampling``) or recorded
+            (``--decoding-stats``)
         """
         is_recorded = self.options.decoding_stats is not None
-        if is_recorded or self.shortlist is not None or not self.decodes_compiled():
+        if is_recorded or not self.decodes_compiled():
             return None
         assert self.search is not None
         return self.search.recipe(n_source, self.first_token(self.eos))
@@ -266,10 +267,7 @@ class DecodingGenerator(ABC):
     def encode(self, request: Request) -> None:
         """Encode the sources, one empty row of the network for each."""
         self.network.reset()
-        types = self.allowed_types(request)
-        if types is not None:
-            self.network.restrict(types, request.device)
-        self.network.encode(request.sources.net_input)
+        self.network.encode(request.sources.net_input, self.allowed_types(request))
 
     def allowed_types(self, request: Request) -> Optional[list[np.ndarray]]:
         """The target types that ``--shortlist`` allows for each source; ``None`` for all."""
@@ -368,19 +366,19 @@ class DecodingGenerator(ABC):
             ValueError: for a table that cannot be read, or sources that are not tokens.
         """
         options = self.options
-        if options.shortlist is None:
+        if options.shortlist in (None, "none"):
             return None
         if self.source_dictionary is None:
             raise ValueError(
                 f"--shortlist {options.shortlist}: the model's sources are not tokens of a "
                 "dictionary; remove it"
             )
-        return Shortlist.load(
+        return shortlist.load(
             options.shortlist,
             self.source_dictionary,
             self.dictionary,
-            min(options.shortlist_first, len(self.dictionary)),
-            min(options.shortlist_best, len(self.dictionary)),
+            options.shortlist_first,
+            options.shortlist_best,
             besides=(self.eos,),
         )
 

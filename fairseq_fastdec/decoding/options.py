@@ -64,21 +64,22 @@ class GeneralOptions:
     )
     shortlist: Optional[str] = option(
         None,
-        "restrict the output layer to the target types that this lexical table lists for a batch; "
-        "a file of lines 'target source probability', as in Marian's lex.s2t and the output of "
-        "python -m fairseq_fastdec build-shortlist (default: all types)",
+        "restrict the output layer to the target types that this lexical table lists for a "
+        "sentence; a file of lines 'target source probability', as in Marian's lex.s2t and the "
+        "output of python -m fairseq_fastdec build-shortlist, or Marian's binary lex.s2t.bin "
+        "(default: all types, or the shortlist of an imported model; none: all types)",
         is_path=True,
     )
-    shortlist_first: int = option(
-        100,
+    shortlist_first: Optional[int] = option(
+        None,
         "--shortlist: the first N types of the target dictionary, the most frequent "
-        "ones, are always computed",
+        "ones, are always computed (default: 100, or as in a binary file)",
         at_least=0,
         needs=("shortlist", ()),
     )
-    shortlist_best: int = option(
-        100,
-        "--shortlist: the best N targets of each source type",
+    shortlist_best: Optional[int] = option(
+        None,
+        "--shortlist: the best N targets of each source type (default: 100)",
         at_least=1,
         needs=("shortlist", ()),
     )

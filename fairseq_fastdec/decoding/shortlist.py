@@ -1,9 +1,4 @@
-"""Lexical shortlists: restrict the target types to likely translations of a batch.
-
-The output layer is the decoder's largest product. With a lexical shortlist, it is computed only for
-the types that a table of word translations lists for the words of the batch (Jean et al., ACL 2015,
-section 3.3; Marian's ``--shortlist``; the ``vmap`` of CTranslate2).
-"""
+"""Reads the tables of lexical shortlists, see :mod:`..translating.shortlist`."""
 
 import functools
 import logging
@@ -11,13 +6,16 @@ import math
 import os
 from array import array
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple, Optional
 
 import numpy as np
 from fairseq.data import Dictionary
 
+from ..data import shortlist_file
 from ..data.text import check_can_be_read_again, without_mark
 from ..orders.special_tokens import EOD
+from ..translating.shortlist import Shortlist
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +26,8 @@ LEAST_KNOWN = 0.05
 # always too rare for its dictionaries.
 MANY_UNKNOWN = 0.1
 
+# The default number of most frequent types, and of the best targets of a type.
+FEW = 100
 # Aligners write this for a word without a translation; it need not be in the dictionaries.
 NULL = b"NULL"
 # The maximum length of a line, for files that are not text and may have no line breaks.
@@ -46,100 +46,106 @@ class Table(NamedTuple):
     n_skipped: int
 
 
-class Shortlist:
-    """The target types that the sentences of a batch may use.
+def load(
+    path: str,
+    source: Dictionary,
+    target: Dictionary,
+    first: Optional[int] = None,
+    best: Optional[int] = None,
+    besides: Sequence[int] = (),
+) -> Shortlist:
+    """Read a shortlist.
 
-    These are the best translations of each source type, special symbols (including the end of
-    double-token decoding), and the most frequent types. If both languages share a dictionary, the
-    source types are also included, as in Marian.
+    ``build-shortlist`` and Marian's tools write a table with lines ``target source probability``
+    from the word alignments of fast_align, in any order. Models of Firefox and Bergamot have a
+    binary file, ``lex.s2t.bin``, in the order of Marian's vocabulary.
+
+    Args:
+        first: the number of types at the beginning of the target dictionary that are always
+            included (default: 100, or as in the binary file).
+        best: the maximum number of targets of each source type (default: 100); a binary file has
+            only the best ones.
+        besides: more target types that are always included.
+
+    Raises:
+        ValueError: if the file cannot be read, if a line has another format, or if the table
+            belongs to other dictionaries.
     """
+    try:
+        # Every generator reads it, and reading devices and pipes may never end.
+        check_can_be_read_again("--shortlist", path)
+        modified = os.stat(path).st_mtime_ns
+        if _is_binary(path):
+            if best is not None:
+                raise ValueError(
+                    f"--shortlist-best {best}: the file {path} has the best targets of each type, "
+                    "but not their probabilities; remove it"
+                )
+            ends = (target.eos(), target.unk(), *besides)
+            sizes, is_shared = (len(source), len(target)), source == target
+            return _read_binary(path, modified, sizes, source.eos(), first, ends, is_shared)
+        best = min(FEW if best is None else best, len(target))
+        table = _read_table(path, modified, tuple(source.symbols), tuple(target.symbols), best)
+    except OSError as error:
+        raise ValueError(
+            f"--shortlist {path}: cannot be read ({error.strerror}); build one with "
+            "`python -m fairseq_fastdec build-shortlist`"
+        ) from error
+    n_known = int((np.diff(table.first) > 0).sum())
+    logger.debug(
+        "--shortlist %s: %d targets of %d of %d source types; skipped %d lines with words that "
+        "are not in the dictionaries",
+        path, table.targets.size, n_known, len(source), table.n_skipped,
+    )  # fmt: skip
+    first = min(FEW if first is None else first, len(target))
+    always = {*range(min(target.nspecial + first, len(target))), *besides}
+    if EOD in target:
+        always.add(target.index(EOD))
+    return Shortlist(
+        table.first, table.targets, np.array(sorted(always), np.int64), copies=source == target
+    )
 
-    def __init__(self, table: Table, always: Sequence[int], copies: bool) -> None:
-        """
-        Args:
-            always: the types that are always included.
-            copies: whether to include the source types.
-        """
-        self._table = table
-        self._always = np.asarray(sorted(always), dtype=np.int64)
-        self._copies = copies
 
-    @classmethod
-    def load(
-        cls,
-        path: str,
-        source: Dictionary,
-        target: Dictionary,
-        first: int = 100,
-        best: int = 100,
-        besides: Sequence[int] = (),
-    ) -> "Shortlist":
-        """Read a table with lines ``target source probability``, as in Marian's ``lex.s2t``.
+def _is_binary(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(8) == shortlist_file.MAGIC.to_bytes(8, "little")
 
-        ``build-shortlist`` and Marian's tools write such a file from the word alignments
-        of fast_align. Lines may be in any order.
 
-        Args:
-            first: the number of types at the beginning of the target dictionary that are always
-                included.
-            best: the maximum number of targets of each source type.
-            besides: more target types that are always included.
+@functools.lru_cache(maxsize=2)
+def _read_binary(
+    path: str,
+    modified: int,
+    sizes: tuple[int, int],
+    n_new: int,
+    first: Optional[int],
+    besides: tuple[int, ...],
+    is_shared: bool,
+) -> Shortlist:
+    """A binary file of Marian, for the dictionaries of an imported model.
 
-        Raises:
-            ValueError: if the file cannot be read, if a line has another format, or if the table
-                belongs to other dictionaries.
-        """
-        try:
-            # Every generator reads it, and reading devices and pipes may never end.
-            check_can_be_read_again("--shortlist", path)
-            modified = os.stat(path).st_mtime_ns
-            table = _read_table(path, modified, tuple(source.symbols), tuple(target.symbols), best)
-        except OSError as error:
-            raise ValueError(
-                f"--shortlist {path}: cannot be read ({error.strerror}); build one with "
-                "`python -m fairseq_fastdec build-shortlist`"
-            ) from error
-        n_known = int((np.diff(table.first) > 0).sum())
-        logger.debug(
-            "--shortlist %s: %d targets of %d of %d source types; skipped %d lines with words that "
-            "are not in the dictionaries",
-            path, table.targets.size, n_known, len(source), table.n_skipped,
-        )  # fmt: skip
-        always = {*range(min(target.nspecial + first, len(target))), *besides}
-        if EOD in target:
-            always.add(target.index(EOD))
-        return cls(table, sorted(always), copies=source == target)
+    Args:
+        sizes: of the dictionaries.
+        n_new: the number of symbols that Marian's vocabularies do not have: they begin with
+            ``</s>`` and ``<unk>``, fairseq's with ``<s>``, ``<pad>``, ``</s>`` and ``<unk>``.
 
-    def types_of(self, sources: np.ndarray, prefix: Optional[np.ndarray]) -> list[np.ndarray]:
-        """All types that each sentence may use, including those of its prefix.
-
-        Args:
-            sources: int64 ``[B, S]``, with or without padding.
-            prefix: int64 ``[B, P]``, or ``None``.
-
-        Returns:
-            int64 ``[K]`` for each sentence, sorted.
-
-        Raises:
-            IndexError: for tokens that are not in the source dictionary.
-        """
-        forced = np.empty((len(sources), 0), np.int64) if prefix is None else prefix
-        return [
-            np.unique(np.concatenate([self._always, first, *self._translations(row)]))
-            for row, first in zip(sources, forced)
-        ]
-
-    def _translations(self, tokens: np.ndarray) -> list[np.ndarray]:
-        """The types that the table lists for the tokens of a source, int64 ``[S]``."""
-        types = np.unique(tokens)
-        if types.size and (types[0] < 0 or types[-1] + 1 >= self._table.first.size):
-            raise IndexError(
-                f"sources with types {types[0]} to {types[-1]}; the table has "
-                f"{self._table.first.size - 1} types"
-            )
-        starts, ends = self._table.first[types], self._table.first[types + 1]
-        parts = [self._table.targets[start:end] for start, end in zip(starts, ends)]
-        return [types, *parts] if self._copies else parts
+    Raises:
+        ValueError: for a damaged file, and for one of another vocabulary.
+    """
+    n_source, n_target = sizes[0] - n_new, sizes[1] - n_new
+    try:
+        found = shortlist_file.parsed(Path(path).read_bytes(), n_source, n_target, is_shared)
+    except ValueError as error:
+        raise ValueError(f"--shortlist {path}: {error}") from error
+    n_first = min(found.first if first is None else first, n_target)
+    always = {*range(n_new, n_new + n_first), *besides}
+    return Shortlist(
+        np.concatenate([np.zeros(n_new, np.int64), found.offsets]),
+        (found.types + n_new).astype(np.int32),
+        np.array(sorted(always), np.int64),
+        is_shared,
+        shortlist_file.MULTIPLE,
+        n_new,
+    )
 
 
 # Cached, since the hub builds a generator for every call.

@@ -108,6 +108,7 @@ class Recipe:
         temperature: the divisor of logits.
         bos: the decoder's first input token.
         prefix: forced first tokens of the output.
+        shortlist: the target types of each sentence, an object with ``types_of``; ``None`` for all.
     """
 
     models: list[Any]
@@ -116,9 +117,10 @@ class Recipe:
     temperature: float
     bos: int
     prefix: tuple[int, ...] = ()
+    shortlist: Optional[Any] = None
 
     def beginning(self, bos: int, prefix: tuple[int, ...]) -> "Recipe":
-        """A recipe with other first tokens, whose sentences share batches with those of this one."""
+        """A recipe with other first tokens, whose sentences share batches with this one's."""
         other = replace(self, bos=bos, prefix=prefix)
         vars(other).update(search=self.search, _idle=self._idle)
         return other
@@ -165,14 +167,16 @@ class Recipe:
             IndexError: for tokens that are not in the dictionary.
             ValueError: if --min-len exceeds the maximum length.
         """
-        limits = self.rules.limits([len(tokens)], [len(self.prefix)])
+        limits, sources = self.rules.limits([len(tokens)], [len(self.prefix)]), tokens[None]
+        types = None if self.shortlist is None else self.shortlist.types_of(sources, self._forced)
         return search.admit(
             np.array([number]),
             self.bos,
             limits.max_lens,
             limits.waived,
-            tokens[None],
+            sources,
             prefix=self._forced,
+            types=types,
             drafts=None if draft is None else [draft],
             **service,
         )

@@ -62,7 +62,7 @@ def _dictionaries(imported: Imported) -> dict[str, Any]:
 def _state(imported: Imported, args: Namespace, model: Any) -> dict[str, Any]:
     """The content of the checkpoint."""
     args._name = ARCH_MODEL_NAME_REGISTRY[args.arch]
-    groups = OmegaConf.to_container(
+    groups: Any = OmegaConf.to_container(
         OmegaConf.structured(FairseqConfig), resolve=True, enum_to_str=True
     )
     history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}

@@ -52,6 +52,8 @@ class Sinusoids(SinusoidalPositionalEmbedding):
     transformers has other frequencies than Marian.
     """
 
+    weights: Tensor
+
     def __init__(self, dim: int, padding_idx: int, kind: str, init_size: int) -> None:
         """
         Args:

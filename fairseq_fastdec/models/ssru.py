@@ -21,6 +21,9 @@ class SSRU(nn.Module):
     """
 
     num_heads = 1
+    # Of fairseq's decorator.
+    get_incremental_state: Any
+    set_incremental_state: Any
 
     def __init__(self, dim: int) -> None:
         super().__init__()

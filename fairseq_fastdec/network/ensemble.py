@@ -35,14 +35,16 @@ class Ensemble:
             models: models with the same dictionaries; sizes and architectures may differ.
             temperature: the divisor of logits.
             n_proposal_types: prediction heads propose only this number of types at the beginning of
-                the vocabulary (default: all); :meth:`restrict` overrides it.
+                the vocabulary (default: all), unless :meth:`encode` restricts the types.
 
         Raises:
             UnsupportedModel: for a model that neither kind of network supports.
         """
         self.members = [_network_of(model, temperature) for model in models]
         self._n_proposal_types = n_proposal_types
-        self._types: Optional[Tensor] = None
+        # By row: the possible types, int64 [K]; empty if all are possible.
+        self._types: list[Tensor] = []
+        self._fed: Optional[Tensor] = None
         self._sizes: list[int] = []
 
     @property
@@ -77,16 +79,20 @@ class Ensemble:
 
     def reset(self) -> None:
         """Remove all rows."""
-        self._types = None
+        self._types, self._fed = [], None
         for member in self.members:
             member.reset()
 
-    def restrict(self, types: Sequence[np.ndarray], device: torch.device) -> None:
-        """Restrict predictions, until :meth:`reset`, to the union of types, int64 ``[K]`` each."""
-        self._types = torch.from_numpy(np.unique(np.concatenate(types))).to(device)
+    def encode(
+        self, net_input: dict[str, Any], types: Optional[Sequence[np.ndarray]] = None
+    ) -> None:
+        """Encode B sources, and append an empty row for each.
 
-    def encode(self, net_input: dict[str, Any]) -> None:
-        """Encode B sources, and append an empty row for each."""
+        Args:
+            types: the types that each row may predict, int64 ``[K]`` (default: all).
+        """
+        if types is not None:
+            self._types += map(torch.from_numpy, types)
         for member in self.members:
             member.encode(net_input)
 
@@ -96,6 +102,7 @@ class Ensemble:
         Returns:
             features ``[R, T, C]``
         """
+        self._fed = rows
         features = [member.step(tokens, rows) for member in self.members]
         self._sizes = [part.size(-1) for part in features]
         return torch.cat(features, dim=-1)
@@ -107,6 +114,9 @@ class Ensemble:
 
     def select(self, rows: Tensor) -> None:
         """Row i becomes a copy of row ``rows[i]``: int64 ``[R']``."""
+        self._fed = None
+        if self._types:
+            self._types = [self._types[row] for row in rows.tolist()]
         for member in self.members:
             member.select(rows)
 
@@ -117,15 +127,15 @@ class Ensemble:
             features: ``[..., C]``.
 
         Returns:
-            float32 ``[..., V]`` for all dtypes of models, as in fairseq; ``-inf`` for types that
-            :meth:`restrict` excludes
+            float32 ``[..., V]`` for all dtypes of models, as in fairseq; ``-inf`` for types that a
+            row may not predict
         """
-        return _mean(
-            [
-                _normalized(member.scores(part).float(), self._types, member.is_normalized)
-                for member, part in self._parts(features)
-            ]
-        )
+        scores = [
+            (member.scores(part).float(), member.is_normalized)
+            for member, part in self._parts(features)
+        ]
+        possible = self._possible(scores[0][0])
+        return _mean([_normalized(x, possible, is_normalized) for x, is_normalized in scores])
 
     def head_log_probs(self, features: Tensor, n_heads: int) -> Tensor:
         """Log-probabilities of the parallel heads p_2 ... p_n, by the mean of models with heads.
@@ -138,7 +148,7 @@ class Ensemble:
         """
         parts = self._parts_with_heads(features)
         scores = [member.head_scores(part, 1, n_heads) for member, part in parts]
-        return _mean([_normalized(x.float(), self._proposed_types(x)) for x in scores])
+        return _mean([_normalized(x.float(), self._proposed(x)) for x in scores])
 
     def begin_drafts(self, features: Tensor) -> Tensor:
         """The first states of sequential heads: features ``[R, C]`` to ``[R, 1, C']``.
@@ -160,7 +170,7 @@ class Ensemble:
             float32 ``[..., V]``; ``-inf`` for types that heads do not propose
         """
         scores = [member.draft_scores(part) for member, part in self._drafts(states)]
-        return _mean([_normalized(x.float(), self._proposed_types(x)) for x in scores])
+        return _mean([_normalized(x.float(), self._proposed(x)) for x in scores])
 
     def _parts(self, features: Tensor) -> Iterator[tuple[Any, Tensor]]:
         """Each member with its part of the features ``[..., C]``."""
@@ -176,11 +186,22 @@ class Ensemble:
         parts = states.split([size for member, size in sizes if member.block_size], dim=-1)
         return zip((member for member in self.members if member.block_size), parts)
 
-    def _proposed_types(self, scores: Tensor) -> Optional[Tensor]:
-        """The types that heads propose, int64 ``[K]``; ``None`` for all."""
-        if self._types is not None or self._n_proposal_types is None:
-            return self._types
-        return torch.arange(self._n_proposal_types, device=scores.device)
+    def _possible(self, scores: Tensor) -> Optional[Tensor]:
+        """Which types the rows of scores ``[R, ..., V]`` may predict: bool, ``None`` for all."""
+        if not self._types:
+            return None
+        rows = range(len(self._types)) if self._fed is None else self._fed.tolist()
+        possible = torch.zeros(len(rows), scores.size(-1), dtype=torch.bool)
+        for row, own in enumerate(rows):
+            possible[row, self._types[own]] = True
+        shape = (len(rows), *[1] * (scores.dim() - 2), scores.size(-1))
+        return possible.view(shape).to(scores.device)
+
+    def _proposed(self, scores: Tensor) -> Optional[Tensor]:
+        """Which types heads propose, as :meth:`_possible`."""
+        if self._types or self._n_proposal_types is None:
+            return self._possible(scores)
+        return torch.arange(scores.size(-1), device=scores.device) < self._n_proposal_types
 
 
 def _network_of(model: FairseqEncoderDecoderModel, temperature: float) -> Any:
@@ -190,12 +211,11 @@ def _network_of(model: FairseqEncoderDecoderModel, temperature: float) -> Any:
     return IncrementalNetwork(model, temperature)
 
 
-def _normalized(scores: Tensor, types: Optional[Tensor], is_normalized: bool = False) -> Tensor:
-    """Scores ``[..., V]`` as log-probabilities of the ``types`` int64 ``[K]``, or of all."""
-    if types is not None:
-        nothing = torch.full_like(scores, -math.inf)
-        scores = nothing.index_copy(-1, types, scores.index_select(-1, types))
-    return scores if is_normalized and types is None else F.log_softmax(scores, dim=-1)
+def _normalized(scores: Tensor, possible: Optional[Tensor], is_normalized: bool = False) -> Tensor:
+    """Scores ``[..., V]`` as log-probabilities of the possible types, or of all."""
+    if possible is not None:
+        scores = scores.masked_fill(~possible, -math.inf)
+    return scores if is_normalized and possible is None else F.log_softmax(scores, dim=-1)
 
 
 def _mean(log_probs: list[Tensor]) -> Tensor:

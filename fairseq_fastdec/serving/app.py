@@ -12,11 +12,13 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from ..translating.errors import QueueFull
+from ..translating.languages import Languages
 from ..translating.results import SentenceError
 from ..translating.translator import Translator
 from ..translating.turns import in_turns
 from . import markup
 from .config import ServerOptions
+from .detection import Detected, Detector
 from .languages import name_of
 from .metrics import MeasuredApp, Metrics
 from .openapi import description
@@ -33,8 +35,8 @@ from .texts import split_texts, translate_texts
 
 PAGE = Path(__file__).with_name("page.html")
 AUTO = "auto"
-# Languages are not detected: a server with one source language returns it, with confidence 0.
-CONFIDENCE = 0.0
+# A server with one source language returns it for all texts.
+UNSURE = 0.0
 # The maximum number of a request's sentences in a model's queue, so that a long text neither fills
 # the queue nor delays all other requests.
 AT_ONCE = 64
@@ -44,13 +46,43 @@ class LanguagePair(NamedTuple):
     """A model and the languages of its requests.
 
     Attributes:
+        source, target: the languages, or the default ones of a model of many.
         beam: the configured beam size; a request for more alternatives raises it.
+        languages: of a model that translates between many.
     """
 
     source: str
     target: str
     translator: Translator
     beam: int = 1
+    languages: Optional[Languages] = None
+
+    @property
+    def sources(self) -> list[str]:
+        """The source languages."""
+        return list(self.languages.tokens) if self.languages is not None else [self.source]
+
+    @property
+    def targets(self) -> list[str]:
+        """The target languages."""
+        return list(self.languages.tokens) if self.languages is not None else [self.target]
+
+    def named(self, source: str, target: str) -> Optional["LanguagePair"]:
+        """This model for two languages of a request; ``None`` if it does not have them."""
+        if self.languages is None:
+            is_own = (source.lower(), target.lower()) == (self.source.lower(), self.target.lower())
+            return self if is_own else None
+        try:
+            pair = self.languages.pair(source, target)
+        except ValueError:
+            return None
+        return self._replace(source=pair.source or source, target=pair.target or target)
+
+    def of_call(self) -> dict[str, str]:
+        """The options of a call that name the languages."""
+        if self.languages is None:
+            return {}
+        return {"source": self.source, "target": self.target}
 
 
 class Service:
@@ -61,15 +93,19 @@ class Service:
         Raises:
             ValueError: if two models have the same languages.
         """
-        self.pairs = {(pair.source.lower(), pair.target.lower()): pair for pair in pairs}
-        if len(self.pairs) < len(pairs):
+        names = {(pair.source.lower(), pair.target.lower()) for pair in pairs}
+        if len(names) < len(pairs):
             raise ValueError("models: two models have the same source and target")
+        # Models of one pair come first.
+        self.pairs = sorted(pairs, key=lambda pair: pair.languages is not None)
         self.options = options
         self.at_once = min(AT_ONCE, options.max_queue)
         self.metrics = Metrics()
         for pair in pairs:
             self.metrics.watch(pair.source, pair.target, pair.translator)
-        self.sources = list(dict.fromkeys(pair.source for pair in pairs))
+        self.sources = list(dict.fromkeys(name for pair in pairs for name in pair.sources))
+        self.targets = list(dict.fromkeys(name for pair in pairs for name in pair.targets))
+        self.detector = Detector(self.sources) if len(self.sources) > 1 else None
 
     async def translate(self, request: Request) -> Response:
         fields = await self._fields(request)
@@ -80,7 +116,9 @@ class Service:
         kind = string_of(fields, "format", "text")
         if kind not in ("text", "html"):
             raise HTTPException(400, f"format {kind!r}: choose from text, html")
-        pair, n = self._pair(source, target), 1 + alternatives_of(fields)
+        detected = self._detected(texts) if source.lower() == AUTO else []
+        pair = self._pair(detected[0].language if detected else source, target)
+        n = 1 + alternatives_of(fields)
         drafts = drafts_of(fields, len(texts), self.options)
         if drafts and (n > 1 or kind == "html"):
             raise HTTPException(400, "draft: only with format text and without alternatives")
@@ -91,9 +129,8 @@ class Service:
             answer["alternatives"] = [
                 [text for text in dict.fromkeys(best) if text != best[0]] for best in found
             ]
-        if source.lower() == AUTO:
-            detected = {"language": pair.source, "confidence": CONFIDENCE}
-            answer["detectedLanguage"] = [detected] * len(texts)
+        if detected:
+            answer["detectedLanguage"] = [own._asdict() for own in detected]
         if isinstance(fields["q"], str):
             answer = {name: value[0] for name, value in answer.items()}
         return JSONResponse(answer)
@@ -108,25 +145,24 @@ class Service:
 
     async def detect(self, request: Request) -> Response:
         fields = await self._fields(request)
-        texts_of(fields, "q", self.options)
-        return JSONResponse([{"confidence": CONFIDENCE, "language": self._only_source()}])
+        texts = texts_of(fields, "q", self.options)
+        return JSONResponse([self._detected(texts)[0]._asdict()])
 
     async def languages(self, request: Request) -> Response:
-        pairs = self.pairs.values()
-        codes = dict.fromkeys([*self.sources, *(pair.target for pair in pairs)])
+        codes = dict.fromkeys([*self.sources, *self.targets])
         return JSONResponse(
             [
                 {
                     "code": code,
                     "name": name_of(code),
-                    "targets": [pair.target for pair in pairs if pair.source == code],
+                    "targets": self._targets_of(code),
                 }
                 for code in codes
             ]
         )
 
     async def settings(self, request: Request) -> Response:
-        first = next(iter(self.pairs.values()))
+        first = self.pairs[0]
         languages = {
             name: {"code": code, "name": name_of(code)}
             for name, code in (("source", first.source), ("target", first.target))
@@ -152,8 +188,8 @@ class Service:
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def openapi(self, request: Request) -> Response:
-        targets = list(dict.fromkeys(pair.target for pair in self.pairs.values()))
-        return JSONResponse(description(self.sources, targets, MAX_ALTERNATIVES, self.options))
+        own = (self.sources, self.targets, MAX_ALTERNATIVES, self.options)
+        return JSONResponse(description(*own))
 
     async def page(self, request: Request) -> Response:
         return HTMLResponse(PAGE.read_text(encoding="utf-8"))
@@ -167,19 +203,34 @@ class Service:
         )
 
     def _pair(self, source: str, target: str) -> LanguagePair:
-        if source.lower() == AUTO:
-            source = self._only_source()
-        pair = self.pairs.get((source.lower(), target.lower()))
-        if pair is None:
-            valid = ", ".join(f"{pair.source} to {pair.target}" for pair in self.pairs.values())
-            raise HTTPException(400, f"source {source}, target {target}: choose from {valid}")
-        return pair
+        for pair in self.pairs:
+            named = pair.named(source, target)
+            if named is not None:
+                return named
+        valid = ", ".join(
+            f"{pair.source} to {pair.target}" if pair.languages is None
+            else f"any two of {len(pair.sources)} languages, see /languages"
+            for pair in self.pairs
+        )  # fmt: skip
+        raise HTTPException(400, f"source {source}, target {target}: choose from {valid}")
 
-    def _only_source(self) -> str:
-        if len(self.sources) > 1:
+    def _targets_of(self, source: str) -> list[str]:
+        """The languages into which a language can be translated."""
+        found = [name for pair in self.pairs if source in pair.sources for name in pair.targets]
+        return [name for name in dict.fromkeys(found) if name != source]
+
+    def _detected(self, texts: list[str]) -> list[Detected]:
+        """The language of texts, which is the same for all: that of the whole."""
+        if len(self.sources) == 1:
+            return [Detected(self.sources[0], UNSURE)] * len(texts)
+        if self.detector is None or not self.detector.is_possible:
             sources = ", ".join(self.sources)
-            raise HTTPException(400, f"languages are not detected; give source: {sources}")
-        return self.sources[0]
+            raise HTTPException(
+                400,
+                "languages are not detected (pip install py3langid on the server); give source: "
+                f"{sources}",
+            )
+        return [self.detector.detect("\n".join(texts))] * len(texts)
 
     async def _translated(
         self,
@@ -213,9 +264,9 @@ class Service:
         drafts: Optional[list[str]],
     ) -> list[list[str]]:
         sentences = self.metrics.sentences.labels(pair.source, pair.target)
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {**pair.of_call()}
         if n > 1:
-            options = {"nbest": n, "beam": max(n, pair.beam), "decoding": "beam"}
+            options |= {"nbest": n, "beam": max(n, pair.beam), "decoding": "beam"}
 
         async def translate(sentence: str, draft: Optional[list[str]]) -> list[str]:
             drafted = options if draft is None else {**options, "draft": draft}

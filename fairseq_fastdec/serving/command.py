@@ -176,11 +176,14 @@ def _open(model: ModelOptions, server: ServerOptions, on_ray: bool = False) -> "
     if not source or not target:
         translator.close()
         raise ValueError(f"{model.path}: the languages are unknown; give --source and --target")
+    if getattr(translator.languages, "tokens", None):
+        source, target = translator.languages.pair(source, target)
     if on_ray:
         from .ray_serve import deployed
 
         translator = deployed(translator, model, (source, target), server)
-    return LanguagePair(source, target, translator, model.beam or 1)
+    languages = translator.languages if getattr(translator.languages, "tokens", None) else None
+    return LanguagePair(source, target, translator, model.beam or 1, languages)
 
 
 def open_translator(path: str, **options: Any) -> Any:

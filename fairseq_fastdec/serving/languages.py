@@ -1,5 +1,7 @@
 """The English names of languages by ISO 639 code."""
 
+from ..translating.language_codes import language_of, script_of
+
 NAMES = {
     "af": "Afrikaans", "am": "Amharic", "ar": "Arabic", "az": "Azerbaijani", "be": "Belarusian",
     "bg": "Bulgarian", "bn": "Bengali", "bs": "Bosnian", "ca": "Catalan", "cs": "Czech",
@@ -21,6 +23,11 @@ NAMES = {
 }  # fmt: skip
 
 
+# The scripts that a name does not mention.
+USUAL = ("Latn", "Cyrl", "Arab", "Deva", "Hans")
+
+
 def name_of(code: str) -> str:
     """The English name of a language, or its code if the name is unknown."""
-    return NAMES.get(code.replace("_", "-").partition("-")[0].lower(), code)
+    name, script = NAMES.get(language_of(code), code), script_of(code)
+    return name if name == code or script in ("", *USUAL) else f"{name} ({script})"

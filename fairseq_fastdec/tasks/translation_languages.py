@@ -25,7 +25,7 @@ class TranslationLanguagesConfig(TranslationFastdecConfig):
     language_tokens: str = field(
         default="{}",
         metadata={
-            "help": "the symbol of each language, as JSON: {\"en\": \"__en__\", \"de\": \"__de__\"}",
+            "help": 'the symbol of each language, as JSON: {"en": "__en__", "de": "__de__"}',
             "group": "languages",
         },
     )

@@ -103,7 +103,7 @@ def content_of(translator: CheckpointTranslator) -> dict[str, Any]:
     if recipe is None or generator.search is None:
         raise ValueError(
             f"--decoding {generator.name}: bundles do not support this method or its options; "
-            f"use {any_joining()} without --shortlist and --sampling, with models that "
+            f"use {any_joining()} without --sampling, with models that "
             "compiled code supports"
         )
     if translator.of_pair().start.changes_hypotheses:
@@ -133,6 +133,7 @@ def content_of(translator: CheckpointTranslator) -> dict[str, Any]:
         "temperature": recipe.temperature,
         "bos": recipe.bos if bos is None else bos,
         "prefix": prefix,
+        "shortlist": None if recipe.shortlist is None else recipe.shortlist.content(),
         "methods": methods,
         "text": _text(translator.codec, task),
     }

@@ -18,6 +18,7 @@ from .generation_options import HONOURED, check_kinds, check_values, shown
 from .languages import Languages, Pair, Surroundings, chosen_pair
 from .registry import ANY_DRAFTED
 from .results import Problem
+from .shortlist import Shortlist
 from .text import codec_of
 from .translation_memory import TranslationMemory
 from .translator import Found, SentenceJob, Translator, check_verifies
@@ -66,6 +67,7 @@ class BundleTranslator(Translator):
         self._content, self._removed = content, set(content["stripped"])
         self.models = [part.built() for part in content["models"]]
         self._options = {**content["options"], **options}
+        self._shortlist = _shortlist(content.get("shortlist"))
         self._usual = self._new_request({})
         self._memory: Optional[TranslationMemory] = None
 
@@ -216,7 +218,12 @@ class BundleTranslator(Translator):
         rules.no_repeat_ngram_size = max(rules.no_repeat_ngram_size, 0)
         temperature = options.get("temperature", content["temperature"])
         start = (content["bos"], tuple(content["prefix"]))
-        return Recipe(self.models, rules, search, temperature, *start), n_best
+        own = (self.models, rules, search, temperature, *start)
+        return Recipe(*own, shortlist=self._shortlist), n_best
+
+
+def _shortlist(content: Optional[dict[str, Any]]) -> Optional[Shortlist]:
+    return None if content is None else Shortlist(**content)
 
 
 def _check(options: dict[str, Any]) -> None:

@@ -14,7 +14,8 @@ CODES: dict[str, str] = {
     "ky": "kir", "lb": "ltz", "lg": "lug", "ln": "lin", "lo": "lao", "lt": "lit", "lv": "lav lvs",
     "mg": "mlg plt", "mi": "mri", "mk": "mkd", "ml": "mal", "mn": "mon khk", "mr": "mar",
     "ms": "msa zsm", "mt": "mlt", "my": "mya", "nb": "nob", "ne": "nep npi", "nl": "nld",
-    "nn": "nno", "no": "nor", "ns": "nso", "ny": "nya", "oc": "oci", "om": "orm gaz", "or": "ori ory",
+    "nn": "nno", "no": "nor", "ns": "nso", "ny": "nya", "oc": "oci", "om": "orm gaz",
+    "or": "ori ory",
     "pa": "pan", "pl": "pol", "ps": "pus pbt", "pt": "por", "qu": "que quy", "rn": "run",
     "ro": "ron", "ru": "rus", "rw": "kin", "sa": "san", "sc": "srd", "sd": "snd", "sg": "sag",
     "si": "sin", "sk": "slk", "sl": "slv", "sm": "smo", "sn": "sna", "so": "som", "sq": "sqi als",
@@ -43,6 +44,6 @@ def script_of(name: str) -> str:
 
 
 def are_same(name: str, code: str) -> bool:
-    """Whether a name of a model is of the language with a code, in the code's script if it has one."""
+    """Whether a model's name and a code are of the same language and, if both say it, script."""
     is_script = script_of(code) in ("", script_of(name))
     return language_of(name) == language_of(code) and is_script

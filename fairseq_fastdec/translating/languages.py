@@ -10,10 +10,10 @@ TEXT = "{text}"
 
 
 class Pair(NamedTuple):
-    """A source and a target language, by the model's names."""
+    """A source and a target language, by the model's names; ``None`` if the model has none."""
 
-    source: str
-    target: str
+    source: Optional[str]
+    target: Optional[str]
 
 
 class Surroundings(NamedTuple):
@@ -78,9 +78,9 @@ class Languages:
             f"{', '.join(self.tokens)}"
         )
 
-    def pair(self, source: str, target: str) -> Pair:
+    def pair(self, source: Optional[str], target: Optional[str]) -> Pair:
         """The model's names of two languages; see :meth:`named`."""
-        if not self.tokens:
+        if not self.tokens or source is None or target is None:
             return Pair(source, target)
         reads_source = "{source}" in self.source_format + self.target_format
         return Pair(
@@ -97,8 +97,8 @@ class Languages:
             ValueError: for a format without ``{text}`` or with a symbol that is in no dictionary.
         """
         names = {
-            "{source}": self.tokens.get(pair.source, ""),
-            "{target}": self.tokens.get(pair.target, ""),
+            "{source}": self.tokens.get(pair.source or "", ""),
+            "{target}": self.tokens.get(pair.target or "", ""),
         }
         symbols = [names.get(symbol, symbol) for symbol in self.source_format.split()]
         if symbols.count(TEXT) != 1:
@@ -144,7 +144,7 @@ def chosen_pair(
         return languages.pair(source or usual.source, target or usual.target)
     for option, name, own in zip(("source", "target"), (source, target), usual):
         if name is not None and own is not None and name != own and not are_same(own, name):
-            raise ValueError(f"{option} {name}: the model translates from {' to '.join(usual)}")
+            raise ValueError(f"{option} {name}: the model has {own}")
     return usual
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe
 from ..processes import cores
+from .languages import Languages
 from .registry import ANY_DRAFTED
 from .results import (
     NOT_FINITE,
@@ -68,11 +69,14 @@ class Translator(ABC):
 
     Attributes:
         codec: the dictionaries, the tokeniser and the BPE.
-        source_lang, target_lang: the languages, if the model has them.
+        source_lang, target_lang: the languages, if the model has them; the defaults of a model that
+            translates between many.
+        languages: these many; ``None`` for a model of one pair.
     """
 
     source_lang: Optional[str]
     target_lang: Optional[str]
+    languages: Optional[Languages]
     # The options of calls without options of their own, from ``_new_request``.
     _usual: Any
 
@@ -140,7 +144,8 @@ class Translator(ABC):
                 or several, best first. For several sentences: an iterable with a string, several
                 strings or ``None`` for each.
             details: return :class:`Translation` objects instead of strings.
-            options: decoding options of this call, see :func:`load`. With checkpoints also
+            options: decoding options of this call, see :func:`load`, and the languages ``source``
+                and ``target`` of a model that translates between many. With checkpoints also
                 ``batch_size``, ``max_tokens``, and ``alignment=True``, which aligns subwords in
                 an additional pass of the model and needs ``details``.
 

@@ -26,9 +26,9 @@ SINGLE = [method for method in METHODS if method != "double_token"]
 
 @pytest.fixture(scope="module")
 def complete(tmp_path_factory):
-    """A table in which every word has all translations."""
+    """A table in which every word, and the end of a sentence, has all translations."""
     words = [f"w{number}" for number in range(20)]
-    lines = [(target, source, 0.05) for source in words for target in words]
+    lines = [(target, source, 0.05) for source in [*words, "</s>"] for target in words]
     return write_table(tmp_path_factory.mktemp("complete") / "lex.s2t", lines)
 
 
@@ -91,6 +91,23 @@ def test_no_other_token_is_ever_chosen(decoding, seed, narrow):
 
 
 @pytest.mark.parametrize("way", ["compiled", "torch"])
+@pytest.mark.parametrize("decoding", METHODS)
+def test_a_sentence_does_not_depend_on_its_batch(decoding, way, narrow, request):
+    if way == "torch":
+        request.getfixturevalue("nothing_compiled")
+    task, model = TASK, blockwise_model() if decoding == "blockwise" else stock_model(trained=False)
+    if decoding == "double_token":
+        task = tiny.double_token_task()
+        model = tiny.stir(tiny.build_model(task, "double_token_transformer"))
+    sample = tiny.random_batch(task, LENGTHS)
+    whole = tokens(decode(model, decoding, narrow, sample, task=task))
+    for row, expected in enumerate(whole):
+        net_input = {name: own[row : row + 1] for name, own in sample["net_input"].items()}
+        alone = {**sample, "id": sample["id"][row : row + 1], "net_input": net_input}
+        assert tokens(decode(model, decoding, narrow, alone, task=task)) == [expected]
+
+
+@pytest.mark.parametrize("way", ["compiled", "torch"])
 @pytest.mark.parametrize("decoding", SINGLE)
 def test_types_are_looked_up_once_for_each_batch(decoding, way, narrow, monkeypatch, request):
     if way == "torch":
@@ -123,7 +140,6 @@ def test_double_tokens(narrow):
 @pytest.mark.parametrize("batch_size", [1, 8])
 @pytest.mark.parametrize("decoding", ["blockwise", *GUESSING])
 def test_lossless_methods_give_the_tokens_of_greedy_decoding(decoding, batch_size, narrow):
-    """With the same shortlist, which is that of the batch to its end."""
     model = model_for(decoding)
     for first in range(0, len(LENGTHS), batch_size):
         sample = tiny.random_batch(TASK, LENGTHS[first : first + batch_size], seed=first)

@@ -52,14 +52,19 @@ def test_the_probabilities_of_half_a_models_precision_are_fp32():
 @pytest.mark.parametrize("archs", [["transformer"], ["transformer", "lstm"]], ids=len)
 def test_a_shortlist(archs):
     models = [stirred(seed, arch) for seed, arch in enumerate(archs)]
-    ensemble, features = stepped(models)
-    types = torch.tensor([2, 5, 11])
-    own = [full_log_probs(model, BATCH, TOKENS)[..., types].softmax(-1) for model in models]
-    ensemble.restrict([types.numpy()], types.device)
-    probabilities = ensemble.log_probs(features).exp()
-    expected = torch.stack(own).mean(0)
-    torch.testing.assert_close(probabilities[..., types], expected, atol=1e-5, rtol=0)
+    own_types = [[2, 5, 11], [2, 3], [2, 4, 5, 6]]
+    ensemble = Ensemble(models)
+    ensemble.encode(BATCH["net_input"], [np.array(own) for own in own_types])
+    probabilities = ensemble.log_probs(ensemble.step(TOKENS)).exp()
+    full = [full_log_probs(model, BATCH, TOKENS) for model in models]
+    for row, types in enumerate(own_types):
+        expected = torch.stack([own[row][..., types].softmax(-1) for own in full]).mean(0)
+        torch.testing.assert_close(probabilities[row][..., types], expected, atol=1e-5, rtol=0)
     assert probabilities.sum(-1).sub(1).abs().max() < 1e-5
+    rows = torch.tensor([2, 0])
+    ensemble.select(rows)
+    again = ensemble.log_probs(ensemble.step(TOKENS[rows])).exp()
+    torch.testing.assert_close(again, probabilities[rows], atol=1e-5, rtol=0)
     ensemble.reset()
     ensemble.encode(BATCH["net_input"])
     assert ensemble.log_probs(ensemble.step(TOKENS)).exp().gt(0).all()
@@ -79,8 +84,12 @@ def test_heads_propose_the_first_types_or_those_of_a_shortlist(heads):
 
     assert proposed()[..., 9:].eq(-math.inf).all()
     torch.testing.assert_close(proposed().exp().sum(-1), torch.ones(proposed().shape[:-1]))
-    ensemble.restrict([np.array([4]), np.array([4, 15])], TOKENS.device)
-    assert proposed().gt(-math.inf).nonzero()[:, -1].unique().tolist() == [4, 15]
+    ensemble.reset()
+    own_types = [np.array([4]), np.array([4, 15]), np.array([2, 3])]
+    ensemble.encode(BATCH["net_input"], own_types)
+    features = ensemble.step(TOKENS)
+    for row, types in enumerate(own_types):
+        assert proposed()[row].gt(-math.inf).nonzero()[:, -1].unique().tolist() == types.tolist()
 
 
 def test_rows_of_some_steps_and_of_any_order():

@@ -46,10 +46,8 @@ class BeamBatch:
         for row, beam in enumerate(beams, start=self._network.n_rows):
             beam.growing[0].row = row
         self.beams = [*self.beams, *beams]
-        allowed = [beam.allowed for beam in self.beams if beam.allowed is not None]
-        if allowed:
-            self._network.restrict(allowed, device)
-        self._network.encode(net_input)
+        allowed = [beam.allowed for beam in beams if beam.allowed is not None]
+        self._network.encode(net_input, allowed or None)
         self._statistics.encoder_invocations += 1
         self._device = device
 

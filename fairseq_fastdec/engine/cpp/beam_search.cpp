@@ -100,6 +100,10 @@ void BeamSearch::draw(const BeamRows &rows) {
 void BeamSearch::restrict() {
   const int64_t n = beams.rows().n_rows;
   limits.clear(n);
+  for (size_t place = n_resting; place < slots_under_way.size(); ++place) {
+    const int64_t slot = slots_under_way[place];
+    limits.add_states(beams[slot].width(), sentences[slot]);
+  }
   for (int64_t row = 0; row < n; ++row) {
     const int64_t slot = beams.slot_of(row), step = beams[slot].length;
     const Request &sentence = sentences[slot];

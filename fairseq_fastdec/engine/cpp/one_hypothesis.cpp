@@ -46,6 +46,7 @@ void OneHypothesis::restrict() {
   std::vector<int64_t> context;
   for (int64_t i = 0; i < int64_t(rows.size()); ++i) {
     const Row &row = rows[i];
+    limits.add_states(feed.size(i), row.request);
     for (int64_t number = 0; number < feed.size(i); ++number) {
       const int64_t at = place(i, number);
       const int64_t step = row.length() + number + 1 - feed.n_known[i];

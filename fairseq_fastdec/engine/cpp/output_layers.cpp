@@ -13,10 +13,6 @@ int64_t place_of(int64_t output, int64_t n_rows) {
   return output / BLOCK * n_rows * BLOCK + output % BLOCK;
 }
 
-bool are_same(const Linear &one, const Linear &other) {
-  return one.weight == other.weight && one.outputs == other.outputs;
-}
-
 }  // namespace
 
 OutputLayer::OutputLayer(const Linear &all, const Rules &rules)
@@ -83,17 +79,24 @@ void OutputLayer::restrict(Choice &choice) const {
   choice.penalized = penalized, choice.penalty = penalty;
 }
 
-OutputLayers::OutputLayers(const Models &models, const Rules &rules) {
+OutputLayers::OutputLayers(const Models &models, const Rules &rules) : rules(rules) {
   for (const auto &model : models) of_p1.emplace_back(model->output, rules);
-  const bool have_p1s = std::all_of(models.begin(), models.end(), [](const auto &own) {
-    return own->proposes() && are_same(own->proposals, own->output);
-  });
-  if (have_p1s) return;
   for (const auto &model : models)
     if (model->proposes()) of_heads.emplace_back(model->proposals, rules);
 }
 
+std::shared_ptr<const Outputs> OutputLayers::of_types(const std::vector<int64_t> &types) const {
+  if (types.empty()) return nullptr;
+  auto outputs = std::make_shared<Outputs>();
+  for (const OutputLayer &all : of_p1) {
+    outputs->emplace_back(all.linear(), rules);
+    outputs->back().take(types);
+  }
+  return outputs;
+}
+
 void OutputLayers::allow(const std::vector<const std::vector<int64_t> *> &of_sentences) {
+  if (of_heads.empty()) return;
   std::vector<uint8_t> is_allowed;
   for (const std::vector<int64_t> *own : of_sentences) {
     if (own->empty()) return take({});
@@ -109,11 +112,10 @@ void OutputLayers::allow(const std::vector<const std::vector<int64_t> *> &of_sen
 void OutputLayers::take(std::vector<int64_t> types) {
   if (types == taken) return;
   taken = std::move(types);
-  for (OutputLayer &layer : of_p1) layer.take(taken);
   for (OutputLayer &layer : of_heads) layer.take(taken);
 }
 
-std::vector<Product> products_with(const std::vector<OutputLayer> &layers, int64_t n,
+std::vector<Product> products_with(const Outputs &layers, int64_t n,
                                    int64_t n_threads, Buffer<float> &logits) {
   const int64_t n_logits = n * layers[0].n_outputs();
   float *to = logits.reserve(int64_t(layers.size()) * n_logits);

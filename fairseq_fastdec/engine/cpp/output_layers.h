@@ -8,6 +8,7 @@
 
 #include "../kernels/cpp/memory.h"
 #include "model.h"
+#include "request.h"
 
 namespace fastdec {
 
@@ -54,27 +55,29 @@ class OutputLayers {
  public:
   OutputLayers(const Models &models, const Rules &rules);
 
-  // Restricts the layers to the types that at least one sentence may use.
+  // The output layers of p_1. All models have the same outputs, and so do all of their heads.
+  const Outputs &of_models() const { return of_p1; }
+  // Those of p_1 for these types, ascending; null for all, if there are none. Each sentence has its
+  // own, so that it does not depend on others.
+  std::shared_ptr<const Outputs> of_types(const std::vector<int64_t> &types) const;
+
+  // Those of the heads, in the order of the models that have heads.
+  const Outputs &of_proposals() const { return of_heads; }
+  // Restricts the heads to the types that at least one sentence may use. Proposals are verified, so
+  // a proposal that its sentence may not use does no harm.
   //   of_sentences: the types of each sentence, ascending; empty: all
   void allow(const std::vector<const std::vector<int64_t> *> &of_sentences);
-
-  // The output layers of p_1. All models have the same outputs, and so do all of their heads.
-  const std::vector<OutputLayer> &of_models() const { return of_p1; }
-  // Those of the heads, in the order of the models that have heads.
-  const std::vector<OutputLayer> &of_proposals() const {
-    return of_heads.empty() ? of_p1 : of_heads;
-  }
 
  private:
   void take(std::vector<int64_t> types);
 
-  std::vector<OutputLayer> of_p1;
-  std::vector<OutputLayer> of_heads;  // empty if they use the layers of p_1
-  std::vector<int64_t> taken;
+  const Rules &rules;
+  Outputs of_p1, of_heads;
+  std::vector<int64_t> taken;  // by the heads
 };
 
 // The products of n states with the layers of all models, and memory for their logits.
-std::vector<Product> products_with(const std::vector<OutputLayer> &layers, int64_t n,
+std::vector<Product> products_with(const Outputs &layers, int64_t n,
                                    int64_t n_threads, Buffer<float> &logits);
 
 }  // namespace fastdec

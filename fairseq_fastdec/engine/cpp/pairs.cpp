@@ -82,7 +82,8 @@ void PairSearch::expand() {
 void PairSearch::restrict() {
   limits.clear(2 * decoder.n_rows());
   int64_t side = 0;
-  for (const PairBeam &own : beams)
+  for (const PairBeam &own : beams) {
+    limits.add_states(2 * int64_t(own.entries.size()), own.request);
     for (int64_t end = side + 2 * int64_t(own.entries.size()); side < end; ++side) {
       const int64_t slot = 2 * (own.steps - 1) + side % 2;
       limits.ends.set(side, rules, slot, own.request);
@@ -90,6 +91,7 @@ void PairSearch::restrict() {
       limits.only[side] = own.request.forced[slot];
       limits.some_only = true;
     }
+  }
 }
 
 // The two tokens of a pair are assumed to be independent: choose the 2W best left tokens of the

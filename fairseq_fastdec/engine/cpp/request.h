@@ -3,10 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace fastdec {
+
+class OutputLayer;
+
+// The output layers of all models, for all types or for those of a shortlist.
+using Outputs = std::vector<OutputLayer>;
 
 // A sentence to translate.
 struct Request {
@@ -23,6 +29,7 @@ struct Request {
   uint64_t random_state = 0;    // for sampling
   std::vector<int64_t> draft;   // earlier translations, each with EOS; empty: none
   std::vector<int64_t> types;   // the possible output types, with EOS, ascending; empty: all
+  std::shared_ptr<const Outputs> outputs;  // of the types, once the sentence is decoded; null: all
 };
 
 // A translation.

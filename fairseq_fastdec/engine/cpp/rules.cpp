@@ -49,6 +49,21 @@ void Limits::clear(int64_t n) {
   forbidden.assign(n, {});
   only.assign(n, ANY);
   some_forbidden = some_only = false;
+  groups.clear();
+}
+
+void Limits::add_states(int64_t n, const Request &sentence) {
+  const Outputs *const outputs = sentence.outputs.get();
+  // Sentences with all types are a group together.
+  if (!groups.empty() && !outputs && !groups.back().outputs)
+    groups.back().n += n;
+  else
+    groups.push_back({groups.empty() ? 0 : groups.back().end(), n, outputs});
+}
+
+const StateGroup &Limits::group_of(int64_t state) const {
+  const auto is_before = [](int64_t state, const StateGroup &group) { return state < group.end(); };
+  return *std::upper_bound(groups.begin(), groups.end(), state, is_before);
 }
 
 void Limits::forbid_repeats(int64_t state, const Rules &rules,
@@ -62,7 +77,7 @@ void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers 
                                 [](int64_t token) { return token >= 0; });
   answers.tokens.resize(n), answers.scores.resize(n);
   answers.asked_scores.resize(n), answers.nth_best.resize(n);
-  n_ranked = std::min(n_best, layer().n_outputs());
+  n_ranked = std::min(n_best, outputs.of_models()[0].n_outputs());
   rank(decoder, n, limits, asks ? answers.asked.data() : nullptr, answers.asked_scores.data());
   for (int64_t state = 0; state < n; ++state) {
     const int64_t at = state * n_ranked;
@@ -74,38 +89,52 @@ void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers 
 void Chooser::rank(Decoder &decoder, int64_t n, const Limits &limits, const int64_t *asked,
                    float *asked_scores, const BeamRows *beams) {
   scores.reserve(n * n_ranked), tokens.reserve(n * n_ranked);
-  // The same way for every sentence, in any batch: n_ranked may depend on the shortlists.
+  forbid(limits, 0, n);
   if (decoder.n_models() == 1 && n_best <= MOST_AT_ONCE) {
-    BestTokens task = {};
-    prepare(task, 0, n, limits, asked, asked_scores);
-    task.linear = layer().linear(), task.x = states_of(decoder, 0, 0, n);
-    task.n_threads = decoder.n_threads();
-    task.temperature = rules.temperature, task.normalize = 1;
-    return run(task, scratch);
+    const float *const states = states_of(decoder, 0, 0, n);
+    choices.clear();
+    for (const StateGroup &group : limits.groups) {
+      BestTokens task = {};
+      prepare(task, group, group.first, group.n, limits, asked, asked_scores);
+      task.linear = layer_of(group).linear();
+      task.x = states + group.first * task.linear.inputs;
+      task.n_threads = decoder.n_threads();
+      task.temperature = rules.temperature, task.normalize = 1;
+      choices.push_back(task);
+    }
+    return run(choices, scratch);
   }
   beam_of_row.clear();
   for (int64_t beam = 0; beams && beam < beams->n_beams; ++beam)
     beam_of_row.resize(beams->starts[beam + 1], beam);
-  for (int64_t first = 0; first < n; first += MOST_DISTRIBUTIONS) {
-    TopK task = {};
-    prepare(task, first, std::min(MOST_DISTRIBUTIONS, n - first), limits, asked, asked_scores);
-    if (beams) {
-      task.beams = beam_of_row.data() + first, task.n_of_beam = n_best;
-      task.totals = beams->totals + first;
+  for (const StateGroup &group : limits.groups)
+    for (int64_t first = group.first; first < group.end(); first += MOST_DISTRIBUTIONS) {
+      TopK task = {};
+      const int64_t n_own = std::min(MOST_DISTRIBUTIONS, group.end() - first);
+      prepare(task, group, first, n_own, limits, asked, asked_scores);
+      if (beams) {
+        task.beams = beam_of_row.data() + first, task.n_of_beam = n_best;
+        task.totals = beams->totals + first;
+      }
+      run_from_logits(decoder, outputs_of(group), first, task);
     }
-    run_from_logits(decoder, first, task);
-  }
 }
 
-void Chooser::prepare(Choice &choice, int64_t first, int64_t n, const Limits &limits,
-                      const int64_t *asked, float *asked_scores) {
-  layer().restrict(choice);
+void Chooser::forbid(const Limits &limits, int64_t first, int64_t n) {
+  if (!limits.some_forbidden) return;
+  first_forbidden = first;
+  n_forbidden = lay_out(limits.forbidden, first, n, rules.pad, forbidden);
+}
+
+void Chooser::prepare(Choice &choice, const StateGroup &group, int64_t first, int64_t n,
+                      const Limits &limits, const int64_t *asked, float *asked_scores) {
+  layer_of(group).restrict(choice);
   choice.n = n, choice.n_best = n_ranked;
   choice.no_end = limits.ends.no_end_or_null(first);
   choice.only_end = limits.ends.only_end_or_null(first);
   if (limits.some_forbidden) {
-    choice.n_forbidden = lay_out(limits.forbidden, first, n, rules.pad, forbidden);
-    choice.forbidden = forbidden.data();
+    choice.n_forbidden = n_forbidden;
+    choice.forbidden = forbidden.data() + (first - first_forbidden) * n_forbidden;
   }
   choice.scores = scores.data() + first * n_ranked;
   choice.tokens = tokens.data() + first * n_ranked;
@@ -123,9 +152,8 @@ const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first,
   return task.y;
 }
 
-void Chooser::run_from_logits(Decoder &decoder, int64_t first, TopK &task) {
-  std::vector<Product> products =
-      products_with(outputs.of_models(), task.n, decoder.n_threads(), logits);
+void Chooser::run_from_logits(Decoder &decoder, const Outputs &layers, int64_t first, TopK &task) {
+  std::vector<Product> products = products_with(layers, task.n, decoder.n_threads(), logits);
   for (int64_t member = 0; member < decoder.n_models(); ++member) {
     products[member].x = states_of(decoder, member, first, task.n);
     run(products[member], scratch, rules.temperature);
@@ -137,7 +165,7 @@ void Chooser::run_from_logits(Decoder &decoder, int64_t first, TopK &task) {
 
 void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t max_candidates,
                      const Limits &limits, Extensions &extensions) {
-  n_ranked = std::min({n_best, max_candidates, layer().n_outputs()});
+  n_ranked = std::min({n_best, max_candidates, outputs.of_models()[0].n_outputs()});
   const int64_t *const only = limits.some_only ? limits.only.data() : nullptr;
   float *const only_scores = only ? forced_scores.reserve(beams.n_rows) : nullptr;
   rank(decoder, beams.n_rows, limits, only, only_scores, &beams);
@@ -180,15 +208,18 @@ void Chooser::merge(const BeamRows &beams, int64_t beam, Extensions &extensions)
 }
 
 const float *Chooser::log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits) {
+  const StateGroup &group = limits.group_of(first);
   TopK task = {};
-  prepare(task, first, n, limits, nullptr, nullptr);
+  forbid(limits, first, n);
+  prepare(task, group, first, n, limits, nullptr, nullptr);
   task.all_log_probs = 1;
-  run_from_logits(decoder, first, task);
-  const int64_t n_outputs = layer().n_outputs();
+  run_from_logits(decoder, outputs_of(group), first, task);
+  const OutputLayer &layer = layer_of(group);
+  const int64_t n_outputs = layer.n_outputs();
   for (int64_t row = first; limits.some_only && row < first + n; ++row) {
     if (!limits.is_forced(row)) continue;
     float *const own = logits.data() + (row - first) * n_outputs;
-    const int64_t only = layer().output_of(limits.only[row]);
+    const int64_t only = layer.output_of(limits.only[row]);
     const float score = own[only];
     std::fill_n(own, n_outputs, IMPOSSIBLE);
     own[only] = score;

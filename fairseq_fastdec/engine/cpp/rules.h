@@ -51,6 +51,14 @@ class EndLimits {
   bool some_no_end = false, some_only_end = false;
 };
 
+// Consecutive states of a sentence, and its output layers; null: those of all types.
+struct StateGroup {
+  int64_t first, n;
+  const Outputs *outputs;
+
+  int64_t end() const { return first + n; }
+};
+
 // The restrictions of the next tokens at n states.
 struct Limits {
   EndLimits ends;
@@ -59,12 +67,18 @@ struct Limits {
   // [n], for beams: the only possible token, or ANY.
   std::vector<int64_t> only;
   bool some_forbidden = false, some_only = false;
+  // The n states, one after the other.
+  std::vector<StateGroup> groups;
 
   static constexpr int64_t ANY = -1;
 
   // Whether `only` has the only possible token.
   bool is_forced(int64_t state) const { return only[state] != ANY && !ends.has_to_end(state); }
   void clear(int64_t n);
+  // The next n states are those of a sentence. Has to be called for all states, in order.
+  void add_states(int64_t n, const Request &sentence);
+  // The group of a state.
+  const StateGroup &group_of(int64_t state) const;
   // Forbids the tokens that would repeat an n-gram of the context.
   void forbid_repeats(int64_t state, const Rules &rules, const std::vector<int64_t> &context);
 };
@@ -117,32 +131,39 @@ class Chooser {
   void extend(Decoder &decoder, const BeamRows &beams, int64_t max_candidates,
               const Limits &limits, Extensions &extensions);
 
-  // The output layer, which has the same outputs in all models.
-  const OutputLayer &layer() const { return outputs.of_models()[0]; }
-  // Log-probabilities [n, n_outputs] at the states of the last step from `first` on; -infinity: not
+  // The output layer of a group, which has the same outputs in all models.
+  const OutputLayer &layer_of(const StateGroup &group) const { return outputs_of(group)[0]; }
+  // Log-probabilities [n, n_outputs] at states of the last step, all of one group; -infinity: not
   // possible. The next call overwrites them.
   const float *log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits);
 
  private:
   // The inputs of a model's output layer at the states from `first` on.
   const float *states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n);
-  // Runs a task at the states from `first` on, after the products with each model's output layer.
-  void run_from_logits(Decoder &decoder, int64_t first, TopK &task);
+  const Outputs &outputs_of(const StateGroup &group) const {
+    return group.outputs ? *group.outputs : outputs.of_models();
+  }
+  // Runs a task at the states from `first` on, after the products with these output layers.
+  void run_from_logits(Decoder &decoder, const Outputs &layers, int64_t first, TopK &task);
   // Ranks the n_ranked best tokens of the n states of the last step: `scores` and `tokens` are
   // [n, n_ranked], best first; a score of -infinity stands for a missing token.
   //   asked, asked_scores: [n], see Choice
   //   beams: tokens that are not among the n_best extensions of these beams may be missing
   void rank(Decoder &decoder, int64_t n, const Limits &limits, const int64_t *asked,
             float *asked_scores, const BeamRows *beams = nullptr);
-  // Sets the rules, limits and results of a choice for n states from `first` on.
-  void prepare(Choice &choice, int64_t first, int64_t n, const Limits &limits,
-               const int64_t *asked, float *asked_scores);
+  // Sets the rules, limits and results of a choice for n states from `first` on, all of one group.
+  void prepare(Choice &choice, const StateGroup &group, int64_t first, int64_t n,
+               const Limits &limits, const int64_t *asked, float *asked_scores);
+  // Lays out the forbidden tokens of n states from `first` on.
+  void forbid(const Limits &limits, int64_t first, int64_t n);
   // Merges the tokens of a beam's rows into its best extensions.
   void merge(const BeamRows &beams, int64_t beam, Extensions &extensions) const;
 
   const Rules &rules;
   const OutputLayers &outputs;
   int64_t n_best, n_ranked = 0;
+  int64_t first_forbidden = 0, n_forbidden = 0;
+  std::vector<BestTokens> choices;
   Buffer<float> states, scratch, logits, scores, forced_scores;
   Buffer<int64_t> forbidden, tokens;
   std::vector<int64_t> beam_of_row;

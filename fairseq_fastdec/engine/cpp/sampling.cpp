@@ -15,21 +15,24 @@ double chance_of(const Draws &draws, int64_t sample) {
 void Sampler::extend(Decoder &decoder, Chooser &chooser, const BeamRows &beams,
                      const std::vector<Draws> &draws, const Limits &limits,
                      Extensions &extensions) {
-  const int64_t n_outputs = chooser.layer().n_outputs();
   extensions.n = n_samples;
   extensions.totals.assign(beams.n_beams * n_samples, -INFINITY);
   extensions.tokens.assign(beams.n_beams * n_samples, 0);
   extensions.rows.assign(beams.n_beams * n_samples, 0);
   const float *log_probs = nullptr;
+  const OutputLayer *layer = nullptr;
+  int64_t first = 0, end = 0;  // the rows of log_probs
   for (int64_t beam = 0; beam < beams.n_beams; ++beam) {
     int64_t to = beam * n_samples;
     for (int64_t row = beams.starts[beam]; row < beams.starts[beam + 1]; ++row) {
-      const int64_t in_chunk = row % MOST_DISTRIBUTIONS;
-      if (!in_chunk)
-        log_probs = chooser.log_probs(decoder, row,
-                                      std::min(MOST_DISTRIBUTIONS, beams.n_rows - row), limits);
-      const float *own = log_probs + in_chunk * n_outputs;
-      look_at(own, n_outputs);
+      if (row == end) {
+        const StateGroup &group = limits.group_of(row);
+        first = row, end = std::min(row + MOST_DISTRIBUTIONS, group.end());
+        log_probs = chooser.log_probs(decoder, first, end - first, limits);
+        layer = &chooser.layer_of(group);
+      }
+      const float *own = log_probs + (row - first) * layer->n_outputs();
+      look_at(own, layer->n_outputs());
       const int64_t place = row - beams.starts[beam];
       for (int64_t draw = 0; draw < (draws[beam].length ? 1 : n_samples); ++draw) {
         const double total = sums.back();
@@ -42,7 +45,7 @@ void Sampler::extend(Decoder &decoder, Chooser &chooser, const BeamRows &beams,
         // Rows in which no token has a probability have no extension.
         if (!(own[output] > -INFINITY)) continue;
         extensions.totals[to] = beams.totals[row] + own[output];
-        extensions.tokens[to] = chooser.layer().type_of(output), extensions.rows[to++] = row;
+        extensions.tokens[to] = layer->type_of(output), extensions.rows[to++] = row;
       }
     }
   }

@@ -1,7 +1,7 @@
 // The base of all searches: sentences wait, join, are decoded together, and are done.
 //
 // Sentences join and leave while others are being decoded. The result of a sentence does not depend
-// on the others, except for the types of shortlists.
+// on the others.
 
 #pragma once
 
@@ -113,6 +113,7 @@ class Search {
       Request request = std::move(waiting.front());
       waiting.pop_front();
       request.states.clear();
+      request.outputs = outputs.of_types(request.types);
       begin(std::move(request));
     }
     std::vector<const std::vector<int64_t> *> types;

@@ -171,6 +171,16 @@ INLINE int64_t threads_for(const BestTokens &task) {
   return threads_for(task, task.linear, task.linear, 0, 2);
 }
 
+// The fastest number of threads for n choices, which threads share.
+INLINE int64_t threads_for(const BestTokens *tasks, int64_t n, int64_t n_threads) {
+  if (n_threads == 1 || !costs.most_threads) return n_threads;
+  Phase whole = {0, n};
+  for (int64_t i = 0; i < n; ++i) whole.time += phase_of(tasks[i].linear, tasks[i].n).time;
+  return best_number(n_threads, [&](int64_t n_own) {
+    return whole.in(n_own) + (n_own > 1 ? costs.start : 0);
+  });
+}
+
 INLINE int64_t threads_for(const Heads &heads) {
   const int64_t n_layers = 1 + heads.n_outputs;
   const int64_t n_meetings = heads.hidden.rounds_inputs() ? 2 + 2 * n_layers : 2;

@@ -102,6 +102,17 @@ void best_tokens(const BestTokens &task, const ThreadSlice &slice) {
   kernels.best_tokens(kernels.multiply_fp32, task, slice);
 }
 
+// Several choices, each of which runs in one thread.
+struct Choices {
+  const BestTokens *tasks;
+  int64_t n, n_threads;
+};
+
+void best_tokens_of_each(const Choices &choices, const ThreadSlice &slice) {
+  for (int64_t i = slice.number; i < choices.n; i += slice.count)
+    best_tokens(choices.tasks[i], {0, 1});
+}
+
 void run_heads(const Heads &task, const ThreadSlice &slice) {
   run_heads(kernels.multiply_fp32, task, slice);
 }
@@ -168,6 +179,25 @@ void run(BestTokens &task, Buffer<float> &scratch) {
   count_multiply_adds(task);
   task.barrier.arrived = task.barrier.phase = 0;
   in_threads<BestTokens, best_tokens>(&task, threads_for(task));
+}
+
+void run(std::vector<BestTokens> &tasks, Buffer<float> &scratch) {
+  if (tasks.size() == 1) return run(tasks[0], scratch);
+  Choices choices = {tasks.data(), int64_t(tasks.size()), tasks[0].n_threads};
+  int64_t size = 0;
+  for (BestTokens &task : tasks) {
+    assert_fits(task);
+    count_multiply_adds(task);
+    task.n_threads = 1;
+    size += padded(best_tokens_scratch_size(task));
+  }
+  float *memory = scratch.reserve(size);
+  for (BestTokens &task : tasks) {
+    task.scratch = memory;
+    memory += padded(best_tokens_scratch_size(task));
+  }
+  in_threads<Choices, best_tokens_of_each>(&choices,
+                                           threads_for(tasks.data(), choices.n, choices.n_threads));
 }
 
 void run(Heads &task, Buffer<float> &scratch) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "structures.h"
 #include "memory.h"
@@ -32,6 +33,8 @@ void run(Step &task, Buffer<float> &scratch);
 // Divides the results by the temperature.
 void run(Product &task, Buffer<float> &scratch, float temperature = 1);
 void run(BestTokens &task, Buffer<float> &scratch);
+// Runs several choices. Threads share the choices, unless there is only one.
+void run(std::vector<BestTokens> &tasks, Buffer<float> &scratch);
 void run(Heads &task, Buffer<float> &scratch);
 void run(TopK &task, Buffer<float> &scratch);
 

@@ -38,7 +38,7 @@ int64_t floats_laid_out(const Task &task) {
 inline void quantize(const Linear &linear, const float *x, float *to, int64_t token, int64_t n) {
   const int64_t inputs = linear.inputs;
   if (linear.format == &INT8)
-    quantize_to_int8(x, inputs, int8_inputs_in(to, n), token);
+    quantize_to_int8(x, inputs, int8_inputs_in(to, n, inputs), token);
   else
     round_to_bf16(x, inputs, reinterpret_cast<uint16_t *>(to) + token * padded_to_pairs(inputs));
 }
@@ -47,7 +47,7 @@ inline void quantize(const Linear &linear, const float *x, float *to, int64_t to
 INLINE void multiply_quantized(const Linear &linear, float *x, float *y, int64_t n,
                                const ThreadSlice &slice, Epilogue epilogue) {
   if (linear.format == &INT8)
-    multiply_int8(linear, int8_inputs_in(x, n), y, n, slice, epilogue);
+    multiply_int8(linear, int8_inputs_in(x, n, linear.inputs), y, n, slice, epilogue);
   else
     multiply_bf16(linear, reinterpret_cast<uint16_t *>(x), y, n, slice, epilogue);
 }

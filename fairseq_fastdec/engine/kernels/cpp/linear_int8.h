@@ -82,40 +82,35 @@ TARGET_INT8 inline void multiply_block_vnni(const Linear &linear, int64_t block,
 #endif
 
 #if defined(TARGET_AVX2)
-// Like multiply_tile_vnni. Inputs and weights are widened to 16 bits, since the sum of two products
-// of 8-bit numbers can overflow 16 bits.
+// Like multiply_tile_vnni. An instruction adds two products of unsigned and signed numbers in 16 bits.
+// The sums stay within them if inputs are absolute values, and weights have the signs of products.
 template <int N>
 TARGET_AVX2 INLINE void multiply_tile_avx2(const Linear &linear, int64_t block, const uint8_t *x,
-                                           const float *scales, float *y, Epilogue epilogue) {
+                                           const int8_t *signs, const float *scales, float *y,
+                                           Epilogue epilogue) {
   constexpr int PARTS = BLOCK / 8;
   const int64_t length = padded_to_groups(linear.inputs);
   const auto *weight = static_cast<const int8_t *>(linear.weight) + block * length * BLOCK;
-  const int32_t *compensation = linear.zero_point_compensation + block * BLOCK;
-  __m256i sums[N][PARTS];
-  UNROLL
-  for (int n = 0; n < N; ++n)
-    UNROLL
-    for (int part = 0; part < PARTS; ++part)
-      sums[n][part] = _mm256_loadu_si256((const __m256i *)(compensation + part * 8));
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i sums[N][PARTS] = {};
   for (int64_t i = 0; i < length; i += GROUP, weight += BLOCK * GROUP) {
     prefetch_ahead(weight, BLOCK * GROUP);
-    __m256i even[N], odd[N];  // the first and third, and the second and fourth inputs of a group
+    __m256i sizes[N], own_signs[N];
     UNROLL
     for (int n = 0; n < N; ++n) {
       int32_t group;
       std::memcpy(&group, x + n * length + i, sizeof group);
-      even[n] = _mm256_set1_epi32(group & 0xff00ff);
-      odd[n] = _mm256_set1_epi32(group >> 8 & 0xff00ff);
+      sizes[n] = _mm256_set1_epi32(group);
+      std::memcpy(&group, signs + n * length + i, sizeof group);
+      own_signs[n] = _mm256_set1_epi32(group);
     }
     UNROLL
     for (int part = 0; part < PARTS; ++part) {
-      const __m256i both = _mm256_loadu_si256((const __m256i *)(weight + part * 8 * GROUP));
-      const __m256i first = _mm256_srai_epi16(_mm256_slli_epi16(both, 8), 8);
-      const __m256i second = _mm256_srai_epi16(both, 8);
+      const __m256i some = _mm256_loadu_si256((const __m256i *)(weight + part * 8 * GROUP));
       UNROLL
       for (int n = 0; n < N; ++n) {
-        sums[n][part] = _mm256_add_epi32(sums[n][part], _mm256_madd_epi16(first, even[n]));
-        sums[n][part] = _mm256_add_epi32(sums[n][part], _mm256_madd_epi16(second, odd[n]));
+        const __m256i pairs = _mm256_maddubs_epi16(sizes[n], _mm256_sign_epi8(some, own_signs[n]));
+        sums[n][part] = _mm256_add_epi32(sums[n][part], _mm256_madd_epi16(pairs, ones));
       }
     }
   }
@@ -141,11 +136,11 @@ TARGET_AVX2 inline void multiply_block_avx2(const Linear &linear, int64_t block,
   const int64_t length = padded_to_groups(linear.inputs);
   int64_t token = 0;
   for (; token + 2 <= n; token += 2)
-    multiply_tile_avx2<2>(linear, block, x.values + token * length, x.scales + token,
-                          y + token * linear.outputs, epilogue);
+    multiply_tile_avx2<2>(linear, block, x.values + token * length, x.signs + token * length,
+                          x.scales + token, y + token * linear.outputs, epilogue);
   if (token < n)
-    multiply_tile_avx2<1>(linear, block, x.values + token * length, x.scales + token,
-                          y + token * linear.outputs, epilogue);
+    multiply_tile_avx2<1>(linear, block, x.values + token * length, x.signs + token * length,
+                          x.scales + token, y + token * linear.outputs, epilogue);
 }
 #endif
 

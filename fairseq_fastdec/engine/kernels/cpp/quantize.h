@@ -14,10 +14,12 @@ constexpr int ZERO_POINT = 128;
 // Avoids division by zero for tokens of zeros.
 constexpr float SMALLEST_INPUT = 1e-30f;
 
-// The inputs of n tokens in int8.
+// The inputs of n tokens in int8. With AVX2 but without VNNI, they are absolute values and signed
+// ones, see multiply_tile_avx2; otherwise they include the zero point.
 struct Int8Inputs {
-  uint8_t *values;  // [n, padded_to_groups(inputs)], from 1 to 255
+  uint8_t *values;  // [n, padded_to_groups(inputs)], from 1 to 255, or absolute values up to 127
   float *scales;    // [n]
+  int8_t *signs;    // [n, padded_to_groups(inputs)], the signed values
 };
 
 INLINE int64_t padded_to_groups(int64_t inputs) { return (inputs + GROUP - 1) / GROUP * GROUP; }
@@ -42,8 +44,9 @@ INLINE int64_t quantized_size(int64_t n, int64_t inputs) {
   return n + n * padded_to_groups(inputs) / 2;
 }
 
-INLINE Int8Inputs int8_inputs_in(float *memory, int64_t n) {
-  return {reinterpret_cast<uint8_t *>(memory + n), memory};
+INLINE Int8Inputs int8_inputs_in(float *memory, int64_t n, int64_t inputs) {
+  auto *const values = reinterpret_cast<uint8_t *>(memory + n);
+  return {values, memory, reinterpret_cast<int8_t *>(values + n * padded_to_groups(inputs))};
 }
 
 #if defined(TARGET_INT8)
@@ -64,6 +67,59 @@ TARGET_INT8 inline void quantize_to_int8_avx512(const float *x, int64_t inputs,
     const __m128i values =
         _mm512_cvtepi32_epi8(_mm512_add_epi32(whole, _mm512_set1_epi32(ZERO_POINT)));
     _mm_mask_storeu_epi8(to.values + token * length + i, mask_of_first(length - i), values);
+  }
+  to.scales[token] = largest / 127;
+}
+#endif
+
+#if defined(TARGET_AVX2)
+// 32 numbers as integers; whole numbers from -127 to 127, unless one is NaN.
+TARGET_AVX2 INLINE __m256i rounded_to_int8(const float *x, __m256 steps_per_one) {
+  __m256i whole[4];
+  UNROLL
+  for (int part = 0; part < 4; ++part)
+    whole[part] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8 * part), steps_per_one));
+  const __m256i packed = _mm256_packs_epi16(_mm256_packs_epi32(whole[0], whole[1]),
+                                            _mm256_packs_epi32(whole[2], whole[3]));
+  // Packing alternates between the halves of vectors.
+  return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+TARGET_AVX2 inline void quantize_to_int8_avx2(const float *x, int64_t inputs, const Int8Inputs &to,
+                                              int64_t token) {
+  constexpr int64_t WIDTH = 32;
+  const int64_t length = padded_to_groups(inputs), whole = inputs / WIDTH * WIDTH;
+  float rest[WIDTH] = {};
+  std::copy(x + whole, x + inputs, rest);
+  // See quantize_to_int8_avx512.
+  const __m256i no_sign = _mm256_set1_epi32(std::numeric_limits<int32_t>::max());
+  __m256i sizes = _mm256_castps_si256(_mm256_set1_ps(SMALLEST_INPUT));
+  const auto look_at = [&](const float *some) TARGET_AVX2 {
+    UNROLL
+    for (int i = 0; i < WIDTH; i += 8)
+      sizes = _mm256_max_epi32(
+          sizes, _mm256_and_si256(_mm256_castps_si256(_mm256_loadu_ps(some + i)), no_sign));
+  };
+  for (int64_t i = 0; i < whole; i += WIDTH) look_at(x + i);
+  if (whole < inputs) look_at(rest);
+  int32_t each[8];
+  _mm256_storeu_si256((__m256i *)each, sizes);
+  const float largest = float_of_bits(*std::max_element(each, each + 8));
+  const __m256 steps_per_one = _mm256_set1_ps(127 / largest);
+  uint8_t *const values = to.values + token * length;
+  int8_t *const signs = to.signs + token * length;
+  for (int64_t i = 0; i < whole; i += WIDTH) {
+    const __m256i some = rounded_to_int8(x + i, steps_per_one);
+    _mm256_storeu_si256((__m256i *)(signs + i), some);
+    _mm256_storeu_si256((__m256i *)(values + i), _mm256_abs_epi8(some));
+  }
+  if (whole < inputs) {
+    alignas(32) int8_t some[WIDTH], sizes_of_some[WIDTH];
+    const __m256i last = rounded_to_int8(rest, steps_per_one);
+    _mm256_store_si256((__m256i *)some, last);
+    _mm256_store_si256((__m256i *)sizes_of_some, _mm256_abs_epi8(last));
+    std::memcpy(signs + whole, some, length - whole);
+    std::memcpy(values + whole, sizes_of_some, length - whole);
   }
   to.scales[token] = largest / 127;
 }
@@ -92,6 +148,9 @@ INLINE void quantize_to_int8_anywhere(const float *x, int64_t inputs, const Int8
 inline void quantize_to_int8(const float *x, int64_t inputs, const Int8Inputs &to, int64_t token) {
 #if defined(TARGET_INT8)
   if (has_vnni()) return quantize_to_int8_avx512(x, inputs, to, token);
+#endif
+#if defined(TARGET_AVX2)
+  if (has_avx2()) return quantize_to_int8_avx2(x, inputs, to, token);
 #endif
   quantize_to_int8_anywhere(x, inputs, to, token);
 }

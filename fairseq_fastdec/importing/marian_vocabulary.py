@@ -1,0 +1,155 @@
+"""Marian's vocabularies, ``vocab.yml`` and ``*.spm``, in the order of fairseq's dictionaries."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .building import SPECIAL
+from .imported import UnreadableModel
+from .plain_yaml import parsed
+
+BOS, PAD, EOS, UNK = SPECIAL
+ABSENT = -1
+N_NEW = SPECIAL.index(EOS)  # Marian's vocabularies begin with </s> and <unk>.
+# A bias that no search overcomes, and that stays finite in all precisions that have a bias.
+NEVER = -1e9
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A vocabulary in the order of fairseq.
+
+    Attributes:
+        symbols: ``<s> <pad> </s> <unk>``, and the others in Marian's order.
+        rows: int64, Marian's number of each symbol; -1 for those that it does not have.
+    """
+
+    symbols: list[str]
+    rows: np.ndarray
+
+    def matrix(self, rows: np.ndarray) -> np.ndarray:
+        """Embeddings in the order of the symbols; absent ones are zeros.
+
+        Args:
+            rows: ``[N, C]`` in Marian's order.
+        """
+        return np.where((self.rows == ABSENT)[:, None], np.float32(0), rows[self.rows])
+
+    def bias(self, values: np.ndarray) -> np.ndarray:
+        """The bias of the output layer in the order of the symbols; absent ones get -1e9.
+
+        Args:
+            values: ``[N]`` in Marian's order.
+        """
+        return np.where(self.rows == ABSENT, np.float32(NEVER), values[self.rows])
+
+
+def numbers_of(n_types: int) -> np.ndarray:
+    """fairseq's number of each type of a vocabulary that Marian made, int64."""
+    return np.arange(n_types) + N_NEW
+
+
+def is_usual(vocabulary: Vocabulary) -> bool:
+    """Whether :func:`numbers_of` gives the numbers of the vocabulary."""
+    numbers = numbers_of(len(vocabulary.rows) - N_NEW)
+    return bool((vocabulary.rows[numbers] == np.arange(len(numbers))).all())
+
+
+def pieces_of_yaml(path: Path) -> tuple[list[str], int, int]:
+    """The pieces of a ``vocab.yml`` in order, and the numbers of EOS and of unknown words.
+
+    Raises:
+        UnreadableModel: if a number is missing or repeated.
+    """
+    numbers = parsed(path.read_bytes(), path)
+    if not isinstance(numbers, dict) or not numbers:
+        raise UnreadableModel(f"{path}: is not a vocabulary of pieces and numbers")
+    pieces = [""] * len(numbers)
+    free = set(range(len(numbers)))
+    for piece, number in numbers.items():
+        if not isinstance(number, str) or not re.fullmatch(r"[0-9]{1,9}", number):
+            raise UnreadableModel(f"{path}: {piece!r:.100} has no number")
+        if int(number) not in free:
+            raise UnreadableModel(
+                f"{path}: the numbers of the {len(pieces)} pieces have gaps, or one is repeated: "
+                f"{piece!r:.100} has {number}"
+            )
+        free.remove(int(number))
+        pieces[int(number)] = piece
+    for special in (EOS, UNK):
+        if special not in numbers:
+            raise UnreadableModel(f"{path}: has no {special}")
+    return pieces, pieces.index(EOS), pieces.index(UNK)
+
+
+def pieces_of_sentencepiece(path: Path) -> tuple[list[str], int, int]:
+    """The pieces of a SentencePiece model in order, and the numbers of EOS and of unknown words.
+
+    Raises:
+        UnreadableModel: if it is damaged, or has no EOS.
+    """
+    from sentencepiece import SentencePieceProcessor
+
+    try:
+        model = SentencePieceProcessor(model_proto=path.read_bytes())
+    except RuntimeError as error:
+        raise UnreadableModel(f"{path}: is not a SentencePiece model") from error
+    if min(model.eos_id(), model.unk_id()) < 0:
+        raise UnreadableModel(f"{path}: has no {EOS} or no {UNK}")
+    pieces = [model.id_to_piece(number) for number in range(len(model))]
+    return pieces, model.eos_id(), model.unk_id()
+
+
+def vocabulary(path: Path, n_rows: int) -> Vocabulary:
+    """Read a vocabulary for embeddings of ``n_rows`` types.
+
+    Types beyond the file's get symbols that no text has; pieces beyond the embeddings, which only
+    a ``vocab.yml`` may have, are left out, as Marian does.
+
+    Raises:
+        UnreadableModel: for damaged files, and those of another size.
+    """
+    is_yaml = path.suffix in (".yml", ".yaml", ".json")
+    if not is_yaml and path.suffix != ".spm":
+        raise UnreadableModel(f"{path}: has a format that is not supported: give .spm or .yml")
+    pieces, eos, unk = (pieces_of_yaml if is_yaml else pieces_of_sentencepiece)(path)
+    if len(pieces) > n_rows and not is_yaml:
+        raise UnreadableModel(f"{path}: has {len(pieces)} pieces, but the model {n_rows}")
+    if max(eos, unk) >= n_rows:
+        raise UnreadableModel(f"{path}: {EOS} or {UNK} is not one of the model's {n_rows} types")
+    return ordered(pieces[:n_rows], n_rows, eos, unk)
+
+
+def ordered(pieces: list[str], n_rows: int, eos: int, unk: int) -> Vocabulary:
+    """The vocabulary of these pieces, which become symbols without spaces and repetitions.
+
+    Args:
+        n_rows: the number of embeddings, at least that of pieces.
+        eos, unk: the numbers of EOS and of unknown words.
+    """
+    bos = pieces.index(BOS) if BOS in pieces else ABSENT
+    special = [bos, ABSENT, eos, unk]
+    others = [row for row in range(n_rows) if row not in special]
+    taken = set(SPECIAL)
+    symbols = list(SPECIAL)
+    for row in others:
+        piece = pieces[row] if row < len(pieces) else f"madeupword{row:04d}"
+        symbol = _unique(_without_spaces(piece), taken)
+        taken.add(symbol)
+        symbols.append(symbol)
+    return Vocabulary(symbols, np.array([*special, *others], dtype=np.int64))
+
+
+def _without_spaces(piece: str) -> str:
+    """The piece with names of its spaces, which would end symbols in a dictionary's file."""
+    return re.sub(r"\s", lambda space: f"<U+{ord(space[0]):04X}>", piece)
+
+
+def _unique(symbol: str, taken: set[str]) -> str:
+    """The symbol, or one that is new and that no text has if it is empty or taken."""
+    new = symbol or "<empty>"
+    while new in taken:
+        new += "<again>"
+    return new
