@@ -13,8 +13,9 @@ from .vocabularies import (
     Vocabulary,
     added_types,
     numbered,
-    read_file,
+    pieces_of,
     read_pieces,
+    read_sentencepiece,
     read_vocabulary,
     special_tokens,
     tokenizer_class,
@@ -72,7 +73,10 @@ def read_multilingual(directory: Path, config: Fields) -> Vocabulary:
 
 def _size_of_mbart_50(directory: Path) -> int:
     """The least number of types of a model with this SentencePiece model and 52 languages."""
-    return len(read_pieces(directory / SENTENCEPIECE)) + 1 + len(published_languages.MBART_50)
+    path = directory / SENTENCEPIECE
+    return (
+        len(pieces_of(path, read_sentencepiece(directory))) + 1 + len(published_languages.MBART_50)
+    )
 
 
 def _read_m2m_100(directory: Path, config: Fields, options: Fields) -> Vocabulary:
@@ -96,7 +100,7 @@ def _read_shifted(
     The languages and ``<mask>`` follow.
     """
     path = directory / SENTENCEPIECE
-    pieces = read_pieces(path)
+    pieces = pieces_of(path, read_sentencepiece(directory))
     if pieces[:3] != ["<unk>", "<s>", "</s>"]:
         raise UnreadableModel(f"{path}: does not begin with the pieces <unk>, <s> and </s>")
     symbols = dict(enumerate([*SPECIAL, *pieces[3:]]))
@@ -126,7 +130,7 @@ def _vocabulary(
     return Vocabulary(
         source=names,
         target=names,
-        files={SENTENCEPIECE: read_file(path)},
+        files={SENTENCEPIECE: read_sentencepiece(directory)},
         languages=languages,
         source_format=source_format,
         source_lang=options.text("src_lang"),

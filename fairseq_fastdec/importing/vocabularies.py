@@ -1,7 +1,7 @@
 """The vocabularies of directories of Hugging Face, by the numbers that the model's types have."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
@@ -10,6 +10,7 @@ from .building import SPECIAL
 from .fields import Fields
 from .imported import UnreadableModel
 from .tensors import damaged, read_json
+from .tokenizer_json import TOKENIZER, sentencepiece_of
 
 SENTENCEPIECE = "sentencepiece.bpe.model"
 # The names of classes that read any tokenizer.json.
@@ -126,17 +127,29 @@ def read_vocabulary(path: Path) -> dict[int, str]:
     Raises:
         FileNotFoundError, UnreadableModel: if the file is missing or damaged.
     """
-    return _by_number(path, read_json(path).items())
+    return by_number(path, read_json(path))
+
+
+def by_number(path: Path, numbers: Mapping[Any, Any]) -> dict[int, str]:
+    """The symbols of a vocabulary by number.
+
+    Args:
+        path: the file that they are from.
+
+    Raises:
+        UnreadableModel: for what is no number or no symbol, and numbers of two symbols.
+    """
+    return _by_number(path, numbers.items())
 
 
 def _by_number(path: Path, symbols: Iterable[tuple[Any, Any]]) -> dict[int, str]:
-    by_number: dict[int, str] = {}
+    found: dict[int, str] = {}
     for symbol, number in symbols:
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise UnreadableModel(f"{path}: the number of {symbol!r} is {str(number)[:50]!r}")
-        if not isinstance(symbol, str) or by_number.setdefault(number, symbol) != symbol:
+        if not isinstance(symbol, str) or found.setdefault(number, symbol) != symbol:
             raise UnreadableModel(f"{path}: {symbol!r} and another symbol have number {number}")
-    return by_number
+    return found
 
 
 def read_pieces(path: Path) -> list[str]:
@@ -145,7 +158,15 @@ def read_pieces(path: Path) -> list[str]:
     Raises:
         FileNotFoundError, UnreadableModel: if the file is missing or damaged.
     """
-    content = read_file(path)
+    return pieces_of(path, read_file(path))
+
+
+def pieces_of(path: Path, content: bytes) -> list[str]:
+    """The pieces of a SentencePiece model whose file was read.
+
+    Raises:
+        UnreadableModel: if it is damaged.
+    """
     try:
         from sentencepiece import SentencePieceProcessor
     except ImportError as error:
@@ -159,6 +180,16 @@ def read_pieces(path: Path) -> list[str]:
         return [model.id_to_piece(number) for number in range(model.get_piece_size())]
     except Exception as error:
         raise damaged(path, error) from error
+
+
+def read_sentencepiece(directory: Path) -> bytes:
+    """The SentencePiece model of a directory; transformers 5 saves only ``tokenizer.json``.
+
+    Raises:
+        FileNotFoundError, UnreadableModel: if the file is missing or damaged.
+    """
+    path, whole = directory / SENTENCEPIECE, directory / TOKENIZER
+    return read_file(path) if path.exists() or not whole.exists() else sentencepiece_of(whole)
 
 
 def read_file(path: Path) -> bytes:
@@ -182,7 +213,7 @@ def added_types(directory: Path) -> dict[int, str]:
         UnreadableModel: for a damaged file.
     """
     found: dict[int, str] = {}
-    whole, config = directory / "tokenizer.json", directory / "tokenizer_config.json"
+    whole, config = directory / TOKENIZER, directory / "tokenizer_config.json"
     for path, entries in ((whole, _entries(whole, "added_tokens")), (config, _decoders(config))):
         found.update(_by_number(path, ((entry.get("content"), n) for n, entry in entries)))
     path = directory / "added_tokens.json"

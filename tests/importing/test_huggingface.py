@@ -170,7 +170,7 @@ def test_parameters_without_a_use(tmp_path):
         ({"eos_token_id": 1}, "eos_token_id is 1"),
         ({"pad_token_id": [1, 2]}, "number of one type"),
         ({"vocab_size": 300, "decoder_vocab_size": 300}, r"of shape \(\d+, 32\) for 300 types"),
-        ({"vocab_size": 300}, "decoder_vocab_size"),
+        ({"vocab_size": 300}, "the vocabularies have 300 and 198 types"),
         ({"vocab_size": 10**9}, "vocab_size is 1000000000"),
         ({"vocab_size": 100, "decoder_vocab_size": 100}, "the model has 100 types"),
         ({"decoder_start_token_id": 5000}, "decoder_start_token_id is 5000"),
