@@ -24,7 +24,7 @@ from .huggingface_multilingual import read_multilingual
 from .huggingface_parameters import Embeddings, Parameters, layer_names
 from .imported import Imported, UnreadableModel
 from .tensors import read_tensors
-from .vocabularies import Order, Vocabulary, tokenizer_class
+from .vocabularies import NumberedVocabulary, Order, tokenizer_class
 
 # fairseq's names of the activation functions of transformers.
 ACTIVATIONS = {
@@ -56,7 +56,7 @@ class ModelClass:
         sinusoids: see :class:`~fairseq_fastdec.models.marian_transformer.Sinusoids`.
     """
 
-    vocabulary: Callable[[Path, Fields], Vocabulary]
+    vocabulary: Callable[[Path, Fields], NumberedVocabulary]
     is_pre_norm: bool
     has_learned_positions: bool
     norms_embeddings: bool
@@ -144,7 +144,7 @@ def read(directory: Union[str, Path]) -> Imported:
     )
 
 
-def _vocabulary(directory: Path, config: Fields, kind: ModelClass) -> Vocabulary:
+def _vocabulary(directory: Path, config: Fields, kind: ModelClass) -> NumberedVocabulary:
     """Read the vocabulary of the tokenizer that the files name, or else that of the class.
 
     Raises:
@@ -160,7 +160,7 @@ def _vocabulary(directory: Path, config: Fields, kind: ModelClass) -> Vocabulary
     return TOKENIZERS.get(name, kind.vocabulary)(directory, config)
 
 
-def _check_special(config: Fields, vocabulary: Vocabulary) -> int:
+def _check_special(config: Fields, vocabulary: NumberedVocabulary) -> int:
     """Check that the numbers of padding and EOS are those of the vocabulary.
 
     Returns:

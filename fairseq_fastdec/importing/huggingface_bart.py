@@ -7,10 +7,10 @@ from .building import SPECIAL
 from .fields import Fields
 from .imported import UnreadableModel
 from .tokenizer_json import TOKENIZER, read_byte_level
-from .vocabularies import Vocabulary, by_number, numbered, read_file, read_vocabulary
+from .vocabularies import NumberedVocabulary, by_number, numbered, read_file, read_vocabulary
 
 
-def read_bart(directory: Path, config: Fields) -> Vocabulary:
+def read_bart(directory: Path, config: Fields) -> NumberedVocabulary:
     """Read the vocabulary of a BartTokenizer.
 
     fairseq's ``--bpe gpt2`` writes types as numbers. These are the numbers of ``vocab.json``, which
@@ -34,7 +34,7 @@ def read_bart(directory: Path, config: Fields) -> Vocabulary:
     encoder = {name: number for number, name in enumerate(names)}
     kept = {*SPECIAL, "<mask>"}
     symbols = [name if name in kept else str(number) for name, number in encoder.items()]
-    return Vocabulary(
+    return NumberedVocabulary(
         source=symbols,
         target=symbols,
         files={

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from .huggingface_generation import Generation
-from .vocabularies import Vocabulary
+from .vocabularies import NumberedVocabulary
 
 ENGLISH = ("eng_Latn", "en_XX", "en")
 FRENCH = ("fra_Latn", "fr_XX", "fr")
@@ -27,7 +27,7 @@ class Format:
     first_input: str
 
     @classmethod
-    def of(cls, vocabulary: Vocabulary, generation: Generation) -> "Format":
+    def of(cls, vocabulary: NumberedVocabulary, generation: Generation) -> "Format":
         """
         Raises:
             UnreadableModel: if a type that decoding begins with is not in the vocabulary.
@@ -51,7 +51,7 @@ class Format:
 
 
 def _symbol(
-    vocabulary: Vocabulary, generation: Generation, name: str, number: Optional[int]
+    vocabulary: NumberedVocabulary, generation: Generation, name: str, number: Optional[int]
 ) -> Optional[str]:
     if number is None:
         return None
@@ -60,7 +60,7 @@ def _symbol(
     return vocabulary.target[number]
 
 
-def _first(vocabulary: Vocabulary, start: Optional[str], names: Mapping[str, str]) -> str:
+def _first(vocabulary: NumberedVocabulary, start: Optional[str], names: Mapping[str, str]) -> str:
     """The symbol of the decoder's first input; that of padding is EOS, whose embedding differs."""
     if start in names or (start is None and vocabulary.starts_with_language):
         return "{target}"

@@ -5,7 +5,7 @@ from pathlib import Path
 from .building import SPECIAL
 from .fields import Fields
 from .imported import UnreadableModel
-from .vocabularies import Vocabulary, numbered, read_file, read_vocabulary, sizes
+from .vocabularies import NumberedVocabulary, numbered, read_file, read_vocabulary, sizes
 
 CODES = "bpe.codes"
 VERSION = "#version: 0.2"
@@ -13,7 +13,7 @@ VERSION = "#version: 0.2"
 END, PART = "</w>", "@@"
 
 
-def read_fsmt(directory: Path, config: Fields) -> Vocabulary:
+def read_fsmt(directory: Path, config: Fields) -> NumberedVocabulary:
     """Read the vocabularies of an FSMTTokenizer, whose text is tokenised by Moses.
 
     ``merges.txt`` becomes codes of subword-nmt.
@@ -27,7 +27,7 @@ def read_fsmt(directory: Path, config: Fields) -> Vocabulary:
         by_number = {n: of_fairseq(symbol) for n, symbol in read_vocabulary(path).items()}
         symbols.append(numbered(path, by_number, size))
     source_lang, target_lang = _languages(config)
-    return Vocabulary(
+    return NumberedVocabulary(
         source=symbols[0],
         target=symbols[1],
         files={CODES: _codes(directory / "merges.txt")},

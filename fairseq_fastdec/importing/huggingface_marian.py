@@ -8,7 +8,7 @@ from .fields import Fields
 from .imported import UnreadableModel
 from .vocabularies import (
     SENTENCEPIECE,
-    Vocabulary,
+    NumberedVocabulary,
     added_types,
     numbered,
     read_file,
@@ -23,7 +23,7 @@ LANGUAGE = re.compile(r">>(.+)<<").fullmatch
 NAME = re.compile(r"opus-mt-(?:.+-)?(\w+)-(\w+)").search
 
 
-def read_marian(directory: Path, config: Fields) -> Vocabulary:
+def read_marian(directory: Path, config: Fields) -> NumberedVocabulary:
     """Read the vocabularies of a MarianTokenizer.
 
     Source and target can have separate vocabularies (``target_vocab.json``) and separate
@@ -46,7 +46,7 @@ def read_marian(directory: Path, config: Fields) -> Vocabulary:
         )
     languages = {found[1]: symbol for symbol in source if (found := LANGUAGE(symbol))}
     source_lang, target_lang = _pair(directory)
-    return Vocabulary(
+    return NumberedVocabulary(
         source=source,
         target=target,
         files=_files(directory),

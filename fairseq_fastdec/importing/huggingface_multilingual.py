@@ -10,7 +10,7 @@ from .fields import Fields
 from .imported import UnreadableModel
 from .vocabularies import (
     SENTENCEPIECE,
-    Vocabulary,
+    NumberedVocabulary,
     added_types,
     numbered,
     pieces_of,
@@ -34,7 +34,7 @@ class Tokenizer:
         pattern: the symbol of a language, and its name as a group.
         codes: the languages of the published model.
         source_format: see :class:`~.imported.Imported`.
-        starts_with_language: see :class:`~.vocabularies.Vocabulary`.
+        starts_with_language: see :class:`~.vocabularies.NumberedVocabulary`.
     """
 
     pattern: str
@@ -53,7 +53,7 @@ TOKENIZERS = {
 M2M_100 = Tokenizer(r"__(\w+)__", published_languages.M2M_100)
 
 
-def read_multilingual(directory: Path, config: Fields) -> Vocabulary:
+def read_multilingual(directory: Path, config: Fields) -> NumberedVocabulary:
     """Read the vocabulary of an M2M100Tokenizer, NllbTokenizer, MBartTokenizer or MBart50Tokenizer.
 
     Raises:
@@ -79,7 +79,7 @@ def _size_of_mbart_50(directory: Path) -> int:
     )
 
 
-def _read_m2m_100(directory: Path, config: Fields, options: Fields) -> Vocabulary:
+def _read_m2m_100(directory: Path, config: Fields, options: Fields) -> NumberedVocabulary:
     """Read a ``vocab.json``, which the languages follow in the order of their list."""
     path = directory / "vocab.json"
     symbols = read_vocabulary(path)
@@ -94,7 +94,7 @@ def _read_m2m_100(directory: Path, config: Fields, options: Fields) -> Vocabular
 
 def _read_shifted(
     directory: Path, config: Fields, options: Fields, tokenizer: Tokenizer
-) -> Vocabulary:
+) -> NumberedVocabulary:
     """Read a SentencePiece model, whose pieces have the number of fairseq: one more than its own.
 
     The languages and ``<mask>`` follow.
@@ -107,9 +107,24 @@ def _read_shifted(
     first = len(symbols)
     added = {n: symbol for n, symbol in added_types(directory).items() if n >= first}
     if not any(re.fullmatch(tokenizer.pattern, symbol) for symbol in added.values()):
-        listed = [t for t in special_tokens(directory) if re.fullmatch(tokenizer.pattern, t)]
-        added = dict(enumerate([*(listed or tokenizer.codes), MASK], first))
+        n_free = config.count("vocab_size") - first
+        added = dict(enumerate(_listed(directory, tokenizer, n_free), first))
     return _vocabulary(directory, config, options, tokenizer, {**symbols, **added})
+
+
+def _listed(directory: Path, tokenizer: Tokenizer, n_free: int) -> list[str]:
+    """The languages and ``<mask>``, in order, of a directory that does not number them.
+
+    Languages that are not published follow ``<mask>``, unless the model has no room for the
+    published ones.
+
+    Args:
+        n_free: the number of types of the model that are not pieces.
+    """
+    listed = [own for own in special_tokens(directory) if re.fullmatch(tokenizer.pattern, own)]
+    if listed and n_free <= len(tokenizer.codes):
+        return [*listed, MASK]
+    return [*tokenizer.codes, MASK, *(own for own in listed if own not in tokenizer.codes)]
 
 
 def _vocabulary(
@@ -118,7 +133,7 @@ def _vocabulary(
     options: Fields,
     tokenizer: Tokenizer,
     symbols: dict[int, str],
-) -> Vocabulary:
+) -> NumberedVocabulary:
     path = directory / SENTENCEPIECE
     names = numbered(path, symbols, config.count("vocab_size"))
     is_language = re.compile(tokenizer.pattern).fullmatch
@@ -127,7 +142,7 @@ def _vocabulary(
     # NLLB-200 was first published with the languages of sources at the end.
     if options.flag("legacy_behaviour", False):
         source_format = SUFFIXED
-    return Vocabulary(
+    return NumberedVocabulary(
         source=names,
         target=names,
         files={SENTENCEPIECE: read_sentencepiece(directory)},

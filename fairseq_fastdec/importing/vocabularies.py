@@ -18,7 +18,7 @@ ANY_TOKENIZER = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
 
 @dataclass
-class Vocabulary:
+class NumberedVocabulary:
     """The types of a model and its languages.
 
     Attributes:

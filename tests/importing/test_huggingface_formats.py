@@ -6,14 +6,14 @@ from fairseq_fastdec.importing.fields import Fields
 from fairseq_fastdec.importing.huggingface_formats import Format
 from fairseq_fastdec.importing.huggingface_generation import Generation
 from fairseq_fastdec.importing.imported import UnreadableModel
-from fairseq_fastdec.importing.vocabularies import Vocabulary
+from fairseq_fastdec.importing.vocabularies import NumberedVocabulary
 
 SYMBOLS = ["<s>", "<pad>", "</s>", "<unk>", "a", "de_DE", "en_XX", "fr_XX"]
 TOKENS = {name: name for name in SYMBOLS[5:]}
 
 
 def format_of(languages=TOKENS, start=2, forced=None, **options):
-    vocabulary = Vocabulary(SYMBOLS, SYMBOLS, {}, dict(languages), **options)
+    vocabulary = NumberedVocabulary(SYMBOLS, SYMBOLS, {}, dict(languages), **options)
     return Format.of(vocabulary, Generation(Fields("path", {}), start, forced, False))
 
 

@@ -110,10 +110,17 @@ def test_other_files_that_number_languages(tmp_path, name):
     assert list(vocabulary.languages) == ["eng_Latn", "xxx_Latn"]
 
 
-def test_languages_that_are_listed_without_numbers(tmp_path):
+@pytest.mark.parametrize("are_few", [True, False])
+def test_languages_that_are_listed_without_numbers(tmp_path, are_few):
     tokens = ["eng_Latn", {"content": "xxx_Latn"}, "<other>"]
     tiny.write_json(tmp_path / "special_tokens_map.json", {"additional_special_tokens": tokens})
-    assert list(written(tmp_path, "nllb").languages) == ["eng_Latn", "xxx_Latn"]
+    size = len(written(tmp_path, "nllb").source)
+    vocabulary = written(tmp_path, "nllb", vocab_size=size - 200 if are_few else size)
+    if are_few:
+        assert vocabulary.source[-5:-2] == ["eng_Latn", "xxx_Latn", "<mask>"]
+    else:
+        assert vocabulary.source[-3:] == ["<mask>", "xxx_Latn", "madeupword0000"]
+        assert list(vocabulary.languages) == [*published_languages.NLLB_200, "xxx_Latn"]
 
 
 def test_published_order_of_nllb(tmp_path):
