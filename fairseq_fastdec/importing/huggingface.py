@@ -21,7 +21,7 @@ from .huggingface_fsmt import read_fsmt
 from .huggingface_generation import Generation
 from .huggingface_marian import read_marian
 from .huggingface_multilingual import read_multilingual
-from .huggingface_parameters import Embeddings, Parameters, layer_names
+from .huggingface_parameters import Embeddings, Parameters, layer_shapes
 from .imported import Imported, UnreadableModel
 from .tensors import read_tensors
 from .vocabularies import NumberedVocabulary, Order, tokenizer_class
@@ -38,6 +38,8 @@ ACTIVATIONS = {
     "linear": "linear",
 }
 SIDES = ("encoder", "decoder")
+# The default of transformers.
+MAX_POSITIONS = 1024
 # Tables of sinusoids can be rounded to bf16.
 ROUNDED = 1e-2
 
@@ -200,7 +202,7 @@ def _options(config: Fields, kind: ModelClass) -> dict[str, Any]:
     dim = config.count("d_model", least=2, most=10**5)
     if kind.sinusoids == "transformers" and dim % 2:
         raise config.problem("d_model", "it must be even")
-    positions = config.count("max_position_embeddings", 1024, least=1, most=10**6)
+    positions = config.count("max_position_embeddings", MAX_POSITIONS, least=1, most=10**6)
     options: dict[str, Any] = {
         "activation_fn": ACTIVATIONS[activation],
         "no_scale_embedding": not config.flag("scale_embedding", kind.scales),
@@ -229,18 +231,23 @@ def _layers(config: Fields, kind: ModelClass, parameters: Parameters) -> dict[st
     """All parameters but the embeddings of types, which have the same names in fairseq.
 
     Raises:
-        UnreadableModel: if one is missing, or if sinusoids are not those of the class.
+        UnreadableModel: if one is missing or has another shape, or if sinusoids are not those of
+            the class.
     """
-    names: list[str] = []
+    dim = config.count("d_model")
+    shapes: dict[str, tuple[int, ...]] = {}
     for side in SIDES:
-        names += layer_names(side, config.count(f"{side}_layers"))
+        n_layers, ffn_dim = config.count(f"{side}_layers"), config.count(f"{side}_ffn_dim")
+        shapes.update(layer_shapes(side, n_layers, dim, ffn_dim))
         norms = ["layernorm_embedding"] * kind.norms_embeddings + ["layer_norm"] * kind.is_pre_norm
-        names += [f"{side}.{norm}.{part}" for norm in norms for part in ("weight", "bias")]
+        shapes |= {f"{side}.{norm}.{part}": (dim,) for norm in norms for part in ("weight", "bias")}
         if kind.has_learned_positions:
-            names.append(f"{side}.embed_positions.weight")
+            # The first two rows belong to no position.
+            n_positions = config.count("max_position_embeddings", MAX_POSITIONS) + 2
+            shapes[f"{side}.embed_positions.weight"] = (n_positions, dim)
         else:
             _check_sinusoids(side, kind, parameters)
-    return {name: parameters.first(name) for name in names}
+    return {name: parameters.of_shape(name, shape) for name, shape in shapes.items()}
 
 
 def _check_sinusoids(side: str, kind: ModelClass, parameters: Parameters) -> None:

@@ -44,6 +44,20 @@ class Parameters:
             raise UnreadableModel(f"{self.path}: the parameter {names[0]} is missing")
         return tensor
 
+    def of_shape(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A parameter.
+
+        Raises:
+            UnreadableModel: if it is missing or has another shape.
+        """
+        tensor = self.first(name)
+        if tensor.shape != shape:
+            raise UnreadableModel(
+                f"{self.path}: the parameter {name} is {tuple(tensor.shape)}, and the config says "
+                f"{shape}"
+            )
+        return tensor
+
     def find(self, *names: str) -> Optional[Tensor]:
         """The first of these parameters that exists; ``None`` if none does."""
         self._unused.difference_update(names)
@@ -167,19 +181,22 @@ def reordered(path: Path, rows: Tensor, order: Order, missing: float = 0.0) -> T
     return found
 
 
-def layer_names(side: str, n_layers: int) -> Iterator[str]:
-    """The names of the parameters of layers, which are fairseq's names, too.
+def layer_shapes(
+    side: str, n_layers: int, dim: int, ffn_dim: int
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The names of the parameters of layers, which are fairseq's names, too, and their shapes.
 
     Args:
         side: ``encoder`` or ``decoder``.
+        dim: the size of embeddings.
+        ffn_dim: the size between the two linear layers.
     """
     attentions = ("self_attn",) if side == "encoder" else ("self_attn", "encoder_attn")
-    modules = [
-        *(f"{attention}.{part}" for attention in attentions for part in ATTENTION),
-        *(f"{attention}_layer_norm" for attention in attentions),
-        *("fc1", "fc2", "final_layer_norm"),
-    ]
+    linears = {f"{own}.{part}": (dim, dim) for own in attentions for part in ATTENTION}
+    linears |= {"fc1": (ffn_dim, dim), "fc2": (dim, ffn_dim)}
+    norms = [*(f"{attention}_layer_norm" for attention in attentions), "final_layer_norm"]
+    shapes: dict[str, tuple[int, ...]] = {**linears, **{norm: (dim,) for norm in norms}}
     for layer in range(n_layers):
-        for module in modules:
-            yield f"{side}.layers.{layer}.{module}.weight"
-            yield f"{side}.layers.{layer}.{module}.bias"
+        for module, shape in shapes.items():
+            yield f"{side}.layers.{layer}.{module}.weight", shape
+            yield f"{side}.layers.{layer}.{module}.bias", shape[:1]

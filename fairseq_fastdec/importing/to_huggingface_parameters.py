@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .building import SPECIAL
 from .huggingface import CLASSES, SIDES
-from .huggingface_parameters import layer_names
+from .huggingface_parameters import layer_shapes
 
 BIAS = "decoder.output_projection.bias"
 # The ends of names of what is no parameter.
@@ -89,7 +89,10 @@ def _layers(own: dict[str, Tensor], args: Namespace, kind: str) -> dict[str, Ten
     """All parameters but the embeddings of types."""
     names: list[str] = []
     for side in SIDES:
-        names += layer_names(side, getattr(args, f"{side}_layers"))
+        sizes = (
+            getattr(args, f"{side}_{name}") for name in ("layers", "embed_dim", "ffn_embed_dim")
+        )
+        names += dict(layer_shapes(side, *sizes))
         norms = ["layernorm_embedding"] * CLASSES[kind].norms_embeddings
         norms += ["layer_norm"] * CLASSES[kind].is_pre_norm
         names += [f"{side}.{norm}.{part}" for norm in norms for part in ("weight", "bias")]

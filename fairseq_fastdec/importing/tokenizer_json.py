@@ -52,11 +52,9 @@ def sentencepiece_of(path: Path) -> bytes:
     is_unigram = _kind(path, content) == "Unigram"
     model = _model(path, content, "Unigram" if is_unigram else "BPE")
     pieces = _scored(path, model) if is_unigram else _ranked(path, model)
-    added = {
-        entry.get("content")
-        for entry in _of_kind(path, content, "added_tokens", list)
-        if isinstance(entry, dict)
-    }
+    entries_of_added = _of_kind(path, content, "added_tokens", list)
+    contents = [entry.get("content") for entry in entries_of_added if isinstance(entry, dict)]
+    added = {own for own in contents if isinstance(own, str)}
     own = [(piece, score) for piece, score in pieces if piece not in added | {*SPECIAL, "<mask>"}]
     entries = [("<unk>", 0.0, UNKNOWN), ("<s>", 0.0, CONTROL), ("</s>", 0.0, CONTROL)]
     entries += [(piece, score, NORMAL) for piece, score in own]

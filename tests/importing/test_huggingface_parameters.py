@@ -8,7 +8,7 @@ import torch
 from fairseq_fastdec.importing.huggingface_parameters import (
     Embeddings,
     Parameters,
-    layer_names,
+    layer_shapes,
     reordered,
 )
 from fairseq_fastdec.importing.imported import UnreadableModel
@@ -105,8 +105,16 @@ def test_parameters_without_a_use():
     parameters.check_all_used()
 
 
-def test_names_of_layers():
-    names = list(layer_names("decoder", 2))
-    assert len(names) == len(set(names)) == 2 * 2 * (8 + 2 + 3)
-    assert "decoder.layers.1.encoder_attn_layer_norm.bias" in names
-    assert not any("encoder_attn" in name for name in layer_names("encoder", 1))
+def test_shapes_of_layers():
+    shapes = dict(layer_shapes("decoder", 2, 4, 6))
+    assert len(shapes) == 2 * 2 * (8 + 2 + 3)
+    assert shapes["decoder.layers.1.encoder_attn_layer_norm.bias"] == (4,)
+    assert shapes["decoder.layers.0.fc1.weight"] == (6, 4)
+    assert shapes["decoder.layers.0.fc1.bias"] == (6,)
+    assert not any("encoder_attn" in name for name in dict(layer_shapes("encoder", 1, 4, 6)))
+
+
+def test_other_shapes():
+    parameters = Parameters(PATH, {"a": torch.ones(2, 3)})
+    with pytest.raises(UnreadableModel, match=r"a is \(2, 3\), and the config says \(3, 2\)"):
+        parameters.of_shape("a", (3, 2))

@@ -93,6 +93,7 @@ def test_merges_can_be_text(tmp_path):
         {"model": {"type": "Unigram", "vocab": [["a", "b"]]}, "added_tokens": []},
         {"model": {"type": "BPE", "vocab": {"a": "b"}}, "added_tokens": []},
         {"model": {"type": "BPE", "vocab": {"a": 1}}, "added_tokens": {}},
+        {"model": {"type": "BPE", "vocab": {"a": []}}, "added_tokens": [{"content": []}, 3]},
     ],
 )
 def test_damaged_files(tmp_path, content):
