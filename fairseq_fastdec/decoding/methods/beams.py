@@ -5,7 +5,7 @@ Names follow Yang, Yao, DeNero and Klein (EMNLP 2020), sections 2 and 4 and appe
 
 import math
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 import torch
