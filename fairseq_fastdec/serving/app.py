@@ -116,8 +116,8 @@ class Service:
         kind = string_of(fields, "format", "text")
         if kind not in ("text", "html"):
             raise HTTPException(400, f"format {kind!r}: choose from text, html")
-        detected = self._detected(texts) if source.lower() == AUTO else []
-        pair = self._pair(detected[0].language if detected else source, target)
+        detected = self._detected(texts) if source.lower() == AUTO else None
+        pair = self._pair(detected.language if detected else source, target)
         n = 1 + alternatives_of(fields)
         drafts = drafts_of(fields, len(texts), self.options)
         if drafts and (n > 1 or kind == "html"):
@@ -130,7 +130,7 @@ class Service:
                 [text for text in dict.fromkeys(best) if text != best[0]] for best in found
             ]
         if detected:
-            answer["detectedLanguage"] = [own._asdict() for own in detected]
+            answer["detectedLanguage"] = [detected._asdict()] * len(texts)
         if isinstance(fields["q"], str):
             answer = {name: value[0] for name, value in answer.items()}
         return JSONResponse(answer)
@@ -146,7 +146,7 @@ class Service:
     async def detect(self, request: Request) -> Response:
         fields = await self._fields(request)
         texts = texts_of(fields, "q", self.options)
-        return JSONResponse([self._detected(texts)[0]._asdict()])
+        return JSONResponse([self._detected(texts)._asdict()])
 
     async def languages(self, request: Request) -> Response:
         codes = dict.fromkeys([*self.sources, *self.targets])
@@ -219,18 +219,22 @@ class Service:
         found = [name for pair in self.pairs if source in pair.sources for name in pair.targets]
         return [name for name in dict.fromkeys(found) if name != source]
 
-    def _detected(self, texts: list[str]) -> list[Detected]:
-        """The language of texts, which is the same for all: that of the whole."""
+    def _detected(self, texts: list[str]) -> Detected:
+        """The language of a request's texts, which is the same for all of them.
+
+        Raises:
+            HTTPException: 400 if the server does not detect languages.
+        """
         if len(self.sources) == 1:
-            return [Detected(self.sources[0], UNSURE)] * len(texts)
+            return Detected(self.sources[0], UNSURE)
         if self.detector is None or not self.detector.is_possible:
-            sources = ", ".join(self.sources)
+            needed = "pip install 'fairseq_fastdec[detect]' on the server"
+            if self.detector is not None and self.detector.is_installed:
+                needed = "py3langid does not know them"
             raise HTTPException(
-                400,
-                "languages are not detected (pip install py3langid on the server); give source: "
-                f"{sources}",
+                400, f"languages are not detected ({needed}); give source, see /languages"
             )
-        return [self.detector.detect("\n".join(texts))] * len(texts)
+        return self.detector.detect("\n".join(texts))
 
     async def _translated(
         self,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Optional
 
-from .language_codes import are_same
+from .language_codes import are_same, plain
 
 TEXT = "{text}"
 
@@ -68,7 +68,8 @@ class Languages:
         """
         if language in self.tokens:
             return language
-        found = [name for name in self.tokens if are_same(name, language)]
+        spelt = [name for name in self.tokens if plain(name) == plain(language)]
+        found = spelt or [name for name in self.tokens if are_same(name, language)]
         if len(found) == 1:
             return found[0]
         if found:
