@@ -133,7 +133,7 @@ def _read_binary(
     """
     n_source, n_target = sizes[0] - n_new, sizes[1] - n_new
     try:
-        found = shortlist_file.parsed(Path(path).read_bytes(), n_source, n_target, is_shared)
+        found = shortlist_file.parsed(Path(path).read_bytes(), n_source, n_target)
     except ValueError as error:
         raise ValueError(f"--shortlist {path}: {error}") from error
     n_first = min(found.first if first is None else first, n_target)

@@ -102,7 +102,7 @@ def shortlist_of(
         return {}
     n_source, n_target = len(source.rows) - N_NEW, len(target.rows) - N_NEW
     try:
-        shortlist_file.parsed(data, n_source, n_target, source.symbols == target.symbols)
+        shortlist_file.parsed(data, n_source, n_target)
     except ValueError as error:
         raise UnreadableModel(f"{directory.shortlist}: {error}") from error
     return {SHORTLIST: data}

@@ -5,7 +5,8 @@ the types that a table of word translations lists for the words of the sentence 
 2015, section 3.3; Marian's ``--shortlist``; the ``vmap`` of CTranslate2).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Optional
 
 import numpy as np
@@ -55,25 +56,31 @@ class Shortlist:
 
     def content(self) -> dict[str, Any]:
         """The arguments of the constructor, for bundles."""
-        return dict(vars(self))
+        return {own.name: getattr(self, own.name) for own in fields(self)}
+
+    @cached_property
+    def _n_types(self) -> int:
+        """A number that all target types are below."""
+        largest = max(self.targets.max(initial=0), self.always.max(initial=0))
+        return max(int(largest) + 1, self.first.size - 1 if self.copies else 0)
 
     def _types(self, source: np.ndarray, forced: np.ndarray) -> np.ndarray:
-        own = np.unique(np.concatenate([self.always, forced, *self._translations(source)]))
-        lacking = -own.size % self.multiple
-        if not lacking:
-            return own
-        # Among so many first types, enough are not included.
-        free = np.arange(self.n_special, own.size + self.n_special + lacking)
-        return np.union1d(own, free[~np.isin(free, own)][:lacking])
-
-    def _translations(self, tokens: np.ndarray) -> list[np.ndarray]:
-        """The types that the table lists for the tokens of a source, int64 ``[S]``."""
-        types = np.unique(tokens)
-        if types.size and (types[0] < 0 or types[-1] + 1 >= self.first.size):
+        types = sorted(set(source.tolist()))
+        if types and (types[0] < 0 or types[-1] + 1 >= self.first.size):
             raise IndexError(
                 f"sources with types {types[0]} to {types[-1]}; the table has "
                 f"{self.first.size - 1} types"
             )
-        starts, ends = self.first[types], self.first[types + 1]
-        parts = [self.targets[start:end] for start, end in zip(starts, ends)]
-        return [types[types >= self.n_special], *parts] if self.copies else parts
+        largest = max(self._n_types, int(forced.max(initial=0)) + 1)
+        found = np.zeros(largest, dtype=bool)
+        found[self.always] = True
+        found[forced] = True
+        for start, end in zip(self.first[types].tolist(), self.first[1:][types].tolist()):
+            found[self.targets[start:end]] = True
+        if self.copies:
+            found[[own for own in types if own >= self.n_special]] = True
+        lacking = -int(np.count_nonzero(found)) % self.multiple
+        if lacking:
+            free = np.flatnonzero(~found[self.n_special :])[:lacking]
+            found[self.n_special + free] = True
+        return np.flatnonzero(found)

@@ -29,7 +29,7 @@ from fairseq_fastdec.corpora.text_files import TextInput
 from fairseq_fastdec.data import text
 from fairseq_fastdec.data.draft_lines import DraftLines
 from fairseq_fastdec.data.model_files import bpe_of
-from fairseq_fastdec.decoding.shortlist import Shortlist
+from fairseq_fastdec.decoding import shortlist as shortlists
 from fairseq_fastdec.fairseq_patches import faster_fairseq
 from fairseq_fastdec.tools.prepare_data import read_lines
 from fairseq_fastdec.tools.visualize.command import read_sentences
@@ -78,7 +78,7 @@ def shortlist(path):
     for word in "Grüße a b ö".split():
         words.add_symbol(word)
     path.write_bytes(path.read_bytes().replace(b"\n", b" 0.5\n"))
-    return Shortlist.load(str(path), words, words)._table.targets.tolist()
+    return shortlists.load(str(path), words, words).targets.tolist()
 
 
 def subwords(path):
@@ -263,11 +263,18 @@ class _Path(type(Path())):
 # Files that open what users do not write as text: the file, the call, and what it reads.
 OTHERS = {
     ("data/atomic_files.py", "open"): "files that were written",
+    ("checkpoints/loading.py", "read_text"): "options that the package has written",
     ("decoding/shortlist.py", "open"): "bytes, without_mark",
+    ("decoding/shortlist.py", "read_bytes"): "a binary file",
     ("decoding/statistics.py", "open"): "only writes",
     ("engine/kernels/loading.py", "open"): "a library",
     ("fairseq_patches/compat.py", "open"): "the first bytes of codes",
     ("fairseq_patches/mapped_checkpoints.py", "open"): "checkpoints and the kernel's files",
+    ("importing/marian.py", "read_bytes"): "models of SentencePiece and binary shortlists",
+    ("importing/marian_directory.py", "read_bytes"): "YAML and JSON",
+    ("importing/marian_files.py", "open"): "parameters",
+    ("importing/marian_files.py", "read_bytes"): "parameters",
+    ("importing/marian_vocabulary.py", "read_bytes"): "YAML and models of SentencePiece",
     ("processes/cores.py", "read_text"): "the kernel's files",
     ("processes/streams.py", "open"): "standard streams",
     ("serving/app.py", "read_text"): "a page of the package",

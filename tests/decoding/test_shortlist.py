@@ -4,13 +4,15 @@ import os
 
 import numpy as np
 import pytest
+from fairseq.data import Dictionary
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.decoding.shortlist import Shortlist
+from fairseq_fastdec.decoding import shortlist as shortlists
 from fairseq_fastdec.orders.special_tokens import EOD, add_end_of_decoding
 from tests.support import tiny
 from tests.support.lexical_tables import write_table
+from tests.support.marian_writing import write_shortlist
 
 TASK = tiny.task(60)
 SEPARATE = tiny.task(20, target_words=30)
@@ -30,7 +32,7 @@ def neighbours(n_words, n_targets=3):
 def shortlist(tmp_path_factory):
     """Few types for each sentence of TASK."""
     path = write_table(tmp_path_factory.mktemp("table") / "lex.s2t", neighbours(60))
-    return Shortlist.load(path, TASK.source_dictionary, TASK.target_dictionary, first=2, best=2)
+    return shortlists.load(path, TASK.source_dictionary, TASK.target_dictionary, first=2, best=2)
 
 
 def types_by_hand(lines, sources, source, target, first, best):
@@ -67,7 +69,7 @@ def test_the_union_is_that_of_sets(tmp_path, lines, sources, first, best, joined
     lines = [(*line[:2], line[2] + number) for number, line in enumerate(lines)]
     lines.append(("w1", "w2", 99))  # tables without a known word are refused
     path = write_table(tmp_path / "lex.s2t", lines)
-    shortlist = Shortlist.load(path, source, target, first, best)
+    shortlist = shortlists.load(path, source, target, first, best)
     types = [own for s in sources for own in shortlist.types_of(np.array([s]), None)]
     found = np.unique(np.concatenate(types)).tolist()
     assert found == types_by_hand(lines, sources, source, target, first, best)
@@ -77,7 +79,7 @@ def test_words_that_are_in_no_dictionary_are_counted(tmp_path, caplog):
     lines = [("w1", "w2", 0.5), ("other", "w2", 0.3), ("w1", "NULL", 0.1), ("w3", "w2", 1)]
     path = write_table(tmp_path / "lex.s2t", lines)
     with caplog.at_level("DEBUG"):
-        Shortlist.load(path, SEPARATE.source_dictionary, SEPARATE.target_dictionary)
+        shortlists.load(path, SEPARATE.source_dictionary, SEPARATE.target_dictionary)
     assert "2 targets of 1 of 24 source types; skipped 2 lines" in caplog.text
 
 
@@ -88,17 +90,17 @@ def test_other_lines(tmp_path, line):
     path = tmp_path / "lex.s2t"
     path.write_text(f"w1 w2 0.5\n{line}\n")
     with pytest.raises(ValueError, match=r"--shortlist .*lex.s2t, line 2: not 'target source"):
-        Shortlist.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
+        shortlists.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
 
 
 def test_no_file(tmp_path):
     path = tmp_path / "lex.s2t"
     with pytest.raises(ValueError, match="--shortlist .*No such file.*build-shortlist"):
-        Shortlist.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
+        shortlists.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
 
 
 def load(path):
-    return Shortlist.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
+    return shortlists.load(str(path), SEPARATE.source_dictionary, SEPARATE.target_dictionary)
 
 
 @pytest.mark.parametrize(
@@ -159,5 +161,52 @@ def test_a_table_that_was_written_anew_is_read_anew(tmp_path):
     word = np.array([[source.index("w5")]])
     for target_word in ("w7", "w8"):
         path = write_table(tmp_path / "lex.s2t", [(target_word, "w5", 1)])
-        (types,) = Shortlist.load(path, source, target, first=0).types_of(word, None)
+        (types,) = shortlists.load(path, source, target, first=0).types_of(word, None)
         assert types.tolist() == [*range(target.nspecial), target.index(target_word)]
+
+
+N_TYPES, FIRST = 30, 4
+LISTS = [[(3 * word + step) % N_TYPES for step in range(word % 5)] for word in range(N_TYPES)]
+
+
+def types_as_in_marian(source, is_shared):
+    """The types of a sentence, one by one, as Marian finds them, by its numbers."""
+    types = set(range(FIRST))
+    for word in source:
+        types |= {*LISTS[word], *([word] if is_shared else [])}
+    for word in range(FIRST, N_TYPES):
+        if len(types) % 8:
+            types.add(word)
+    return sorted(types)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_binary_files_of_marian(tmp_path, is_shared):
+    """Marian's vocabularies have two symbols less at the beginning."""
+    path = tmp_path / "lex.s2t.bin"
+    write_shortlist(path, FIRST, LISTS)
+    source = tiny.dictionary(N_TYPES - 2)
+    target = source if is_shared else Dictionary()
+    for number in range(0 if is_shared else N_TYPES - 2):
+        target.add_symbol(f"t{number}")
+    shortlist = shortlists.load(str(path), source, target)
+    generator = np.random.default_rng(0)
+    for length in (1, 2, 3, 5, 8, 20, 60):
+        words = generator.integers(N_TYPES, size=length)
+        padded = np.concatenate([[1, 1], words + 2])[None]
+        (types,) = shortlist.types_of(padded, None)
+        assert types.dtype == np.int64
+        assert (types - 2).tolist() == types_as_in_marian(words.tolist(), is_shared)
+    (more,) = shortlists.load(str(path), source, target, first=9).types_of(padded, None)
+    assert {*range(2, 11)} <= {*more.tolist()}
+
+
+def test_options_and_dictionaries_that_a_binary_file_does_not_fit(tmp_path):
+    path = tmp_path / "lex.s2t.bin"
+    write_shortlist(path, FIRST, LISTS)
+    words = tiny.dictionary(N_TYPES - 2)
+    with pytest.raises(ValueError, match="--shortlist-best 5: the file .* not their probabilities"):
+        shortlists.load(str(path), words, words, best=5)
+    other = tiny.dictionary(N_TYPES)
+    with pytest.raises(ValueError, match="--shortlist .*is for 30 source types; .* has 32"):
+        shortlists.load(str(path), other, other)

@@ -13,8 +13,8 @@ from fairseq_fastdec.decoding.methods import beam as fixed_beam
 from fairseq_fastdec.decoding.methods.beams import BEAMS
 from fairseq_fastdec.decoding.methods.guesses import GUESSING
 from fairseq_fastdec.decoding.options import DecodingOptions
-from fairseq_fastdec.decoding.shortlist import Shortlist
 from fairseq_fastdec.translating.registry import METHODS
+from fairseq_fastdec.translating.shortlist import Shortlist
 from tests.support import tiny
 from tests.support.compiled import compiled
 from tests.support.lexical_tables import next_words, write_table

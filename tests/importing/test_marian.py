@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_fastdec.data import shortlist_file
+from fairseq_fastdec.decoding import shortlist as shortlists
 from fairseq_fastdec.importing import marian
+from fairseq_fastdec.importing.building import dictionary_of
 from fairseq_fastdec.importing.imported import UnreadableModel
 from fairseq_fastdec.importing.marian_files import Quantised, read_tensors
 from fairseq_fastdec.translating.languages import Pair
@@ -277,6 +278,7 @@ def test_a_model_of_firefox(pair):
     assert imported.source_lang + imported.target_lang == pair
     assert set(imported.files) == {"sentencepiece.bpe.model", "shortlist.s2t.bin"}
     assert imported.defaults == {
+        "shortlist": "shortlist.s2t.bin",
         "unkpen": math.inf, "beam": 1, "lenpen": 1.0, "max_len_a": 2.5, "max_len_b": 0,
     }  # fmt: skip
     (path,) = folder.glob("model*.bin")
@@ -310,14 +312,17 @@ def test_translations_of_a_model_of_firefox(pair):
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_a_shortlist_of_firefox_has_the_usual_translations(pair):
+def test_a_shortlist_of_firefox_has_the_usual_translations(pair, tmp_path):
     oracle = firefox_models.oracle(pair)
-    data = firefox_models.imported(pair).files["shortlist.s2t.bin"]
-    shortlist = shortlist_file.parsed(data, 32000, 32000, is_shared=True)
+    imported = firefox_models.imported(pair)
+    path = tmp_path / "lex.s2t.bin"
+    path.write_bytes(imported.files["shortlist.s2t.bin"])
+    words = dictionary_of(imported.source)
+    shortlist = shortlists.load(str(path), words, words)
     same = 0
     for sentence in SENTENCES[pair][:4]:
         source = np.array([*firefox_models.pieces(pair).encode(sentence), 0])
-        types = shortlist.types_of(source)
+        types = shortlist.types_of(source[None] + NEW, None)[0] - NEW
         assert len(types) < 2000 and len(types) % 8 == 0
         same += oracle.greedy(source, types=types) == oracle.greedy(source)
     assert same >= 3

@@ -16,6 +16,7 @@
 #include "linear.h"
 #include "norm.h"
 #include "proposal_times.h"
+#include "recurrence.h"
 #include "top_k.h"
 
 using namespace fastdec;
@@ -47,6 +48,7 @@ void test_functions() {
                 "exponential");
     check_close(first(hyperbolic_tangent(Vec{} + x)), std::tanh(double(x)), 1e-6, "tangent");
     check_close(first(gelu(Vec{} + x)), x * normal_distribution(x), 1e-6, "gelu");
+    check_close(first(sigmoid(Vec{} + x)), 1 / (1 + std::exp(-double(x))), 1e-6, "sigmoid");
     const double inner = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
     check_close(first(gelu_by_tangent(Vec{} + x)), 0.5 * x * (1 + std::tanh(inner)), 3e-6,
                 "gelu by tangent");
@@ -112,9 +114,20 @@ void test_products() {
       }
 }
 
+// A token's inputs in integers, and the scale by which they stand for x [inputs].
+std::vector<int> integers_of(const float *x, int64_t inputs, double &scale) {
+  float largest = SMALLEST_INPUT;
+  for (int64_t i = 0; i < inputs; ++i) largest = std::max(largest, std::abs(x[i]));
+  scale = largest / 127;
+  std::vector<int> integers(inputs);
+  for (int64_t i = 0; i < inputs; ++i) integers[i] = int(std::nearbyint(x[i] * (127 / largest)));
+  return integers;
+}
+
 // Products in bf16 or int8, with the instructions of processors whose vectors or tiles have at most
 // `widest` floats. They are added to what y contains.
-void test_rounded_products(const Format &format, int64_t widest) {
+//   is_extreme: all numbers have the largest size, so that sums of products are as large as possible
+void test_rounded_products(const Format &format, int64_t widest, bool is_extreme) {
   widest_vectors = widest;
   for (int64_t inputs : {5, 64, 128})
     for (int64_t outputs : {31, 70})
@@ -123,7 +136,9 @@ void test_rounded_products(const Format &format, int64_t widest) {
         linear.format = &format, linear.inputs = inputs, linear.outputs = outputs;
         const int64_t n_blocks = n_blocks_of(outputs), padded = linear.n_groups() * format.group;
         const float largest = format.has_scales ? 127 : 2;
-        const auto numbers = random_floats(n_blocks * padded * BLOCK, -largest, largest);
+        auto numbers = random_floats(n_blocks * padded * BLOCK, -largest, largest);
+        if (is_extreme)
+          for (float &number : numbers) number = number < -1.5f ? -largest : largest;
         const auto scales = random_floats(n_blocks * BLOCK), bias = random_floats(n_blocks * BLOCK);
         std::vector<int8_t> integers(numbers.begin(), numbers.end());
         std::vector<Bf16> halves(numbers.size());
@@ -139,27 +154,64 @@ void test_rounded_products(const Format &format, int64_t widest) {
         } else {
           linear.weight = halves.data();
         }
-        const auto x = random_floats(n * inputs), before = random_floats(n * outputs);
+        auto x = random_floats(n * inputs);
+        if (is_extreme)
+          for (float &number : x) number = number < -1.9f ? -2 : 2;
+        const auto before = random_floats(n * outputs);
         std::vector<float> rounded(quantized_size(n, inputs)), y = before;
         for (int64_t token = 0; token < n; ++token)
           quantize(linear, x.data() + token * inputs, rounded.data(), token, n);
         multiply_quantized(linear, rounded.data(), y.data(), n, {0, 1}, Epilogue::ADD);
-        const Int8Inputs in_int8 = int8_inputs_in(rounded.data(), n);
         const auto *const in_bf16 = reinterpret_cast<const Bf16 *>(rounded.data());
-        for (int64_t token = 0; token < n; ++token)
+        for (int64_t token = 0; token < n; ++token) {
+          double scale;
+          const std::vector<int> in_int8 = integers_of(x.data() + token * inputs, inputs, scale);
           for (int64_t output = 0; output < outputs; ++output) {
             double sum = 0;
-            for (int64_t i = 0; i < padded; ++i) {
+            for (int64_t i = 0; i < inputs; ++i) {
               const int64_t input = token * padded + i, weight = weight_place(linear, i, output);
-              sum += format.has_scales
-                         ? (in_int8.values[input] - ZERO_POINT) * double(integers[weight])
-                         : double(to_float(in_bf16[input])) * to_float(halves[weight]);
+              sum += format.has_scales ? in_int8[i] * double(integers[weight])
+                                       : double(to_float(in_bf16[input])) * to_float(halves[weight]);
             }
-            if (format.has_scales) sum *= double(in_int8.scales[token]) * scales[output];
+            if (format.has_scales) sum *= scale * scales[output];
             check_close(y[token * outputs + output],
                         before[token * outputs + output] + sum + bias[output], 1e-4, format.dtype);
           }
+        }
       }
+}
+
+// The recurrent unit over the new tokens of two rows, one of which has a past, in several threads.
+template <typename Vec>
+void test_recurrence(int64_t dim, int64_t n_threads) {
+  const int64_t begins[] = {0, 3, 5}, slots[] = {1, 0}, length = 6;
+  int64_t past[] = {0, 2};
+  Layer layer = {};
+  Step step = {};
+  step.network.dim = dim, step.network.n_layers = 1, step.network.layers = &layer;
+  step.begins = begins, step.past = past, step.row_slots = slots, step.n_rows = 2;
+  auto states = random_floats(2 * length * dim), x = random_floats(5 * dim);
+  auto inputs = random_floats(5 * 2 * dim, -3, 3);
+  const auto old_states = states, old_x = x;
+  step.rows.data = states.data(), step.rows.slots = 2, step.rows.length = length;
+  step.rows.head = step.rows.slot = length * dim;
+  for (int64_t thread = 0; thread < n_threads; ++thread) {
+    Workspace own = {};
+    own.number = thread, own.count = n_threads, own.x = x.data(), own.queries = inputs.data();
+    run_recurrence<Vec>(step, 0, own);
+  }
+  for (int64_t row = 0; row < 2; ++row)
+    for (int64_t i = 0; i < dim; ++i) {
+      const int64_t slot = slots[row] * length * dim + i;
+      double state = past[row] ? old_states[slot + (past[row] - 1) * dim] : 0;
+      for (int64_t at = begins[row]; at < begins[row + 1]; ++at) {
+        const double forget = 1 / (1 + std::exp(-double(inputs[at * 2 * dim + dim + i])));
+        state = forget * state + (1 - forget) * inputs[at * 2 * dim + i];
+        const int64_t place = past[row] + at - begins[row];
+        check_close(states[slot + place * dim], state, 1e-5, "state");
+        check_close(x[at * dim + i], old_x[at * dim + i] + std::max(state, 0.0), 1e-5, "unit");
+      }
+    }
 }
 
 // Each token sees one key more than the one before.
@@ -393,6 +445,8 @@ void test_all() {
   test_functions<Vec>();
   test_sums<Vec>();
   test_products<Vec>();
+  for (int64_t dim : {4, 20, 64, 67})
+    for (int64_t n_threads : {1, 3}) test_recurrence<Vec>(dim, n_threads);
   for (int64_t dim : {8, 20, 32, 64})
     for (int64_t n_queries : {1, 2, 4})
       for (int64_t n_keys : {4, 17, 40}) {
@@ -460,7 +514,8 @@ int main() {
   test_all<Vec8>();
   test_all<Vec16>();
   for (int64_t widest : {int64_t(4), int64_t(8), int64_t(16), TILE_FLOATS})
-    for (const Format *format : {&BF16, &INT8}) test_rounded_products(*format, widest);
+    for (const Format *format : {&BF16, &INT8})
+      for (bool is_extreme : {false, true}) test_rounded_products(*format, widest, is_extreme);
   for (bool faster : {false, true}) test_proposal_times(faster);
   for (double cost : {0.6, 1.0, 1.25, 1.5}) test_times_of_trials(cost);
   test_free_cores();
