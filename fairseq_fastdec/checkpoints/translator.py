@@ -135,12 +135,13 @@ class CheckpointTranslator(Translator):
         """
         super().__init__(codec)
         self.task, self.models = task, models
-        self.source_lang = getattr(task._options, "source_lang", None)
-        self.target_lang = getattr(task._options, "target_lang", None)
+        names = (getattr(task._options, f"{side}_lang", None) for side in ("source", "target"))
+        # The task may have been given ISO codes.
+        self._pair = getattr(task, "pair", Pair(*names))
+        self.source_lang, self.target_lang = self._pair
         self._device = device
         self._kept = KeptGenerators()
         self.languages: Optional[Languages] = getattr(task, "languages", None)
-        self._pair = getattr(task, "pair", Pair(self.source_lang, self.target_lang))
         self._pairs: dict[Pair, OfPair] = {}
         self.n_source = SourceLimit.of(self.of_pair(self._pair).batches.positions, None).most
         # OmegaConf is slow; the task's options stay as they are.

@@ -48,6 +48,6 @@ def script_of(name: str) -> str:
 
 
 def are_same(name: str, code: str) -> bool:
-    """Whether a model's name and a code are of the same language and, if both say it, script."""
+    """Whether a model's name is of the language of a code and, if the code has one, its script."""
     is_script = script_of(code) in ("", script_of(name))
     return language_of(name) == language_of(code) and is_script
