@@ -4,9 +4,12 @@ import functools
 from argparse import Namespace
 from dataclasses import replace
 
+import torch
+
 from fairseq_fastdec.importing.building import dictionary_of, model_of, options_of
 from fairseq_fastdec.importing.imported import Imported
 from fairseq_fastdec.importing.writing import write
+from fairseq_fastdec.translating.languages import Languages, Pair
 from tests.support import tiny
 
 N_WORDS = 20
@@ -42,6 +45,9 @@ def random_model(format="NLLB", arch="transformer", seed=0, **options):
     task = Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
     model = tiny.build_model(task, arch, seed=seed, **given)
     tiny.stir(model, seed, scale=0.5)
+    with torch.no_grad():
+        for layer in model.decoder.layers:
+            layer.encoder_attn.v_proj.weight *= 1.5
     source_format, target_format = FORMATS[format]
     pair = LANGUAGES if has_languages else ("en", "de")
     return Imported(
@@ -78,3 +84,10 @@ def written(directory, format="NLLB", arch="transformer", defaults=None, files=N
     defaults = imported.defaults if defaults is None else defaults
     write(replace(imported, defaults=defaults, files=files or {}), directory)
     return directory
+
+
+def surroundings(imported, source, target):
+    """The tokens of a pair."""
+    dictionary = dictionary_of(imported.source)
+    own = Languages(imported.languages, imported.source_format, imported.target_format)
+    return own.surroundings(Pair(source, target), dictionary, dictionary)
