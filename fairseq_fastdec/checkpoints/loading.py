@@ -25,8 +25,9 @@ from ..data.model_files import (
     data_of,
 )
 from ..importing.recognising import reader_of
-from ..processes.errors import flag_of, in_short
+from ..processes.errors import in_short
 from ..tasks.fast_decoding import FastDecoding
+from ..translating.command_line import flags_of
 from .codec import TaskCodec, subword_in
 from .translator import CheckpointTranslator
 
@@ -126,7 +127,7 @@ def recorded(checkpoint: str) -> dict[str, Any]:
         raise ValueError(f"{path}: is not valid ({error}); import the model again") from error
     for name in options.keys() & NAMES_OF_FILES:
         options[name] = str(path.with_name(options[name]))
-    flags = " ".join(f"{flag_of(name)} {value}" for name, value in options.items())
+    flags = " ".join(flags_of(options))
     logger.info("%s: the options that the model was published with: %s", path, flags)
     return options
 

@@ -7,7 +7,7 @@ from typing import Optional
 
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import results_only
-from ..translating.command_line import OWN_OPTIONS, described, path_of, program
+from ..translating.command_line import OWN_OPTIONS, described, flags_of, path_of, program
 
 DESCRIPTION = """\
 Write a model of another program as a checkpoint of fairseq, with its dictionaries and the files of
@@ -56,5 +56,5 @@ def run(model: Path, destdir: Path) -> None:
         languages = f"{len(imported.languages)} languages, by default {languages}"
     n_parameters = sum(own.numel() for own in imported.state.values())
     print(f"{destdir}: {languages}; {n_parameters / 1e6:.1f} M parameters; {', '.join(files)}")
-    for option, value in imported.defaults.items():
-        print(f"  --{option.replace('_', '-')} {value}")
+    for flag in flags_of(imported.defaults):
+        print(f"  {flag}")
