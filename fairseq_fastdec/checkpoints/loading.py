@@ -74,8 +74,11 @@ def load(
         ValueError: for an option that the method does not support, or incompatible files.
     """
     if reader_of(path):
+        if data is not None:
+            raise ValueError(f"data {data}: {path} has dictionaries of its own; remove it")
         languages = {"source_lang": source_lang, "target_lang": target_lang}
-        return _imported(path, {**languages, "device": device, **options})
+        text = {"tokenizer": tokenizer, "bpe": bpe, "bpe_codes": bpe_codes}
+        return _imported(path, {**languages, **text, "device": device, **options})
     checkpoints = checkpoints_of(path)
     folder = data_of(checkpoints[0], data)
     overrides = {"data": folder, "source_lang": source_lang, "target_lang": target_lang}
@@ -122,9 +125,11 @@ def recorded(checkpoint: str) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        options = dict(json.loads(path.read_text(encoding="utf-8")))
+        options = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: is not valid ({error}); import the model again") from error
+    if not isinstance(options, dict):
+        raise ValueError(f"{path}: is not valid (no options by name); import the model again")
     for name in options.keys() & NAMES_OF_FILES:
         options[name] = str(path.with_name(options[name]))
     flags = " ".join(flags_of(options))

@@ -65,9 +65,7 @@ def by_hand(format, prefixes=None, beam=4, nbest=2):
         forced = [*own.prefix, *(prefixes[number] if prefixes else [])]
         prefix = torch.tensor([forced]) if forced else None
         sample = {"net_input": net_input}
-        (best,) = generator.generate(
-            [model], sample, prefix_tokens=prefix, bos_token=own.bos
-        )
+        (best,) = generator.generate([model], sample, prefix_tokens=prefix, bos_token=own.bos)
         found.append([(own["tokens"].tolist(), own["score"].item()) for own in best[:nbest]])
     return words, found
 
@@ -213,9 +211,7 @@ def test_training(corpus_of_pairs, tmp_path):
     found = hypotheses(output)
     right = sum(found[int(name[2:])] == text for name, text in lines.items())
     assert right > len(lines) / 2
-    scored = command_line.generate(
-        corpus_of_pairs, path, *options_of("NLLB"), "--score-reference"
-    )
+    scored = command_line.generate(corpus_of_pairs, path, *options_of("NLLB"), "--score-reference")
     scores = command_line.scores(scored)
     assert sum(scores.values()) / len(scores) > -1
 
@@ -230,6 +226,4 @@ def test_training_needs_eos_as_the_first_input(corpus_of_pairs, models, tmp_path
         trained(corpus_of_pairs, tmp_path, "mBART-25", updates=1)
     path = models["mBART-25"] / "checkpoint.pt"
     with pytest.raises(ValueError, match="^--target-format {target}: --score-reference needs"):
-        command_line.generate(
-            corpus_of_pairs, path, *options_of("mBART-25"), "--score-reference"
-        )
+        command_line.generate(corpus_of_pairs, path, *options_of("mBART-25"), "--score-reference")
