@@ -67,15 +67,17 @@ class LanguagePair(NamedTuple):
         """The target languages."""
         return list(self.languages.tokens) if self.languages is not None else [self.target]
 
-    def named(self, source: str, target: str) -> Optional["LanguagePair"]:
-        """This model for two languages of a request; ``None`` if it does not have them."""
+    def named(self, source: str, target: str) -> "LanguagePair":
+        """This model for two languages of a request.
+
+        Raises:
+            ValueError: if it does not have them.
+        """
         if self.languages is None:
-            is_own = (source.lower(), target.lower()) == (self.source.lower(), self.target.lower())
-            return self if is_own else None
-        try:
-            pair = self.languages.pair(source, target)
-        except ValueError:
-            return None
+            if (source.lower(), target.lower()) == (self.source.lower(), self.target.lower()):
+                return self
+            raise ValueError(f"choose from {self.source} to {self.target}")
+        pair = self.languages.pair(source, target)
         return self._replace(source=pair.source or source, target=pair.target or target)
 
     def of_call(self) -> dict[str, str]:
@@ -188,7 +190,8 @@ class Service:
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def openapi(self, request: Request) -> Response:
-        own = (self.sources, self.targets, MAX_ALTERNATIVES, self.options)
+        sources = [AUTO] * self._detects + self.sources
+        own = (sources, self.targets, MAX_ALTERNATIVES, self.options)
         return JSONResponse(description(*own))
 
     async def page(self, request: Request) -> Response:
@@ -203,21 +206,35 @@ class Service:
         )
 
     def _pair(self, source: str, target: str) -> LanguagePair:
+        """The first model that has the languages of a request.
+
+        Raises:
+            HTTPException: 400 if there is none.
+        """
         for pair in self.pairs:
-            named = pair.named(source, target)
-            if named is not None:
-                return named
-        valid = ", ".join(
-            f"{pair.source} to {pair.target}" if pair.languages is None
-            else f"any two of {len(pair.sources)} languages, see /languages"
-            for pair in self.pairs
-        )  # fmt: skip
-        raise HTTPException(400, f"source {source}, target {target}: choose from {valid}")
+            try:
+                return pair.named(source, target)
+            except ValueError as error:
+                reason = str(error)
+        if len(self.pairs) > 1 or self.pairs[0].languages is None:
+            valid = ", ".join(
+                f"{pair.source} to {pair.target}" if pair.languages is None
+                else f"any two of {len(pair.sources)} languages, see /languages"
+                for pair in self.pairs
+            )  # fmt: skip
+            reason = f"source {source}, target {target}: choose from {valid}"
+        raise HTTPException(400, reason)
 
     def _targets_of(self, source: str) -> list[str]:
         """The languages into which a language can be translated."""
         found = [name for pair in self.pairs if source in pair.sources for name in pair.targets]
         return [name for name in dict.fromkeys(found) if name != source]
+
+    @property
+    def _detects(self) -> bool:
+        """Whether requests need not name the source language."""
+        is_possible = self.detector is not None and self.detector.is_possible
+        return len(self.sources) == 1 or is_possible
 
     def _detected(self, texts: list[str]) -> Detected:
         """The language of a request's texts, which is the same for all of them.
@@ -227,7 +244,7 @@ class Service:
         """
         if len(self.sources) == 1:
             return Detected(self.sources[0], UNSURE)
-        if self.detector is None or not self.detector.is_possible:
+        if self.detector is None or not self._detects:
             needed = "pip install 'fairseq_fastdec[detect]' on the server"
             if self.detector is not None and self.detector.is_installed:
                 needed = "py3langid does not know them"

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple, Optional
 from .language_codes import are_same, plain
 
 TEXT = "{text}"
+# The number of languages that an error lists.
+MOST_NAMED = 20
 
 
 class Pair(NamedTuple):
@@ -74,9 +76,11 @@ class Languages:
             return found[0]
         if found:
             raise ValueError(f"{option} {language}: ambiguous; choose from {', '.join(found)}")
+        names = list(self.tokens)
+        more = f" and {len(names) - MOST_NAMED} others" if len(names) > MOST_NAMED else ""
         raise ValueError(
             f"{option} {language}: not a language of the model; choose from "
-            f"{', '.join(self.tokens)}"
+            f"{', '.join(names[:MOST_NAMED])}{more}"
         )
 
     def pair(self, source: Optional[str], target: Optional[str]) -> Pair:

@@ -60,6 +60,12 @@ def test_other_languages(given, message):
         MANY.pair("en", given)
 
 
+def test_an_error_lists_some_of_many_languages():
+    own = Languages({f"xx{number}": "a" for number in range(200)})
+    with pytest.raises(ValueError, match="choose from xx0, xx1, .*, xx19 and 180 others$"):
+        own.named("en", "source")
+
+
 def test_sources_that_are_not_read():
     assert Languages(TOKENS, *FORMATS["Opus-MT"]).pair("any", "de") == Pair("any", "deu_Latn")
     with pytest.raises(ValueError, match="^source any: not a language"):
