@@ -47,6 +47,7 @@ ELSEWHERE = {
     "engine/searches.py": "translating/test_translator.py",
     "processes/known_modules.py": "fairseq_patches/test_lean_imports.py",
     "processes/lazy.py": "fairseq_patches/test_lean_imports.py",
+    "importing/to_huggingface_parameters.py": "importing/test_to_huggingface.py",
     "models/block_heads.py": "models/test_blockwise_transformer.py",
     "translating/opening.py": "translating/test_bundle.py",
     "plugin.py": "fairseq_patches/test_lean_imports.py",

@@ -12,11 +12,13 @@ from typing import Any, Optional, Union
 
 from fairseq import checkpoint_utils
 from fairseq.data.encoders import BPE_REGISTRY, TOKENIZER_REGISTRY
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 
 from ..data.model_files import (
     CODES,
     ENCODER_OF_GPT2,
     RECORDED,
+    TARGET_PIECES,
     Codes,
     PathLike,
     bpe_of,
@@ -200,5 +202,11 @@ def _codec(
     )
     if isinstance(tokenizer, str):
         tokenizer = task.build_tokenizer(names)
+    kind = bpe
     bpe = task.build_bpe(names) if isinstance(bpe, str) else bpe
-    return TaskCodec(task, tokenizer, bpe, codes=names.bpe_codes)
+    of_target = None if found is None else Path(found.path).with_name(TARGET_PIECES)
+    if kind != "sentencepiece" or of_target is None or not of_target.is_file():
+        return TaskCodec(task, tokenizer, bpe, names.bpe_codes)
+    names.sentencepiece_model = str(of_target)
+    target_bpe = SentencepieceBPE(names)
+    return TaskCodec(task, tokenizer, bpe, names.bpe_codes, target_bpe, str(of_target))

@@ -68,6 +68,7 @@ class SearchRules:
             never=list(self.impossible),
             unk_penalty=self.unkpen,
             temperature=temperature,
+            lenpen=self.lenpen if self.normalize else 0.0,
             min_len=max(loading.bounded(self.min_len), 0),
             no_repeat_ngram=loading.bounded(self.no_repeat_ngram_size),
         )

@@ -27,7 +27,7 @@ class Imported:
         source_lang, target_lang: the names of the pair, or its default languages.
         source_format, target_format: see
             :class:`~fairseq_fastdec.translating.languages.Languages`.
-        bpe: fairseq's name of the BPE, ``sentencepiece`` or ``gpt2``.
+        bpe: fairseq's name of the BPE, ``sentencepiece``, ``gpt2`` or ``subword_nmt``.
         files: the files of the BPE by name, such as ``sentencepiece.bpe.model``.
         defaults: decoding options that the model is published with, named as in fairseq, such as
             ``beam``, ``lenpen``, ``unkpen``, ``max_len_a`` and ``max_len_b``.

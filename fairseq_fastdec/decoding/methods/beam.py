@@ -45,6 +45,7 @@ class FixedBeam(DecodingGenerator):
             return
         self.rule = BeamRule(
             self.beam,
+            lenpen=self.rules.lenpen if self.rules.normalize else 0.0,
             prune_threshold=given(options.prune_threshold, self.default_threshold),
             max_candidates=given(options.max_candidates, self.default_max_candidates),
             finalize=str(given(options.finalize, self.default_finalize)),
@@ -52,7 +53,9 @@ class FixedBeam(DecodingGenerator):
 
     def search_options(self) -> SearchOptions:
         draws = {} if self.draws is None else self.draws.options()
-        return SearchOptions("beam", {**vars(self.rule), **draws})
+        # The compiled search has this from the rules.
+        rule = {name: value for name, value in vars(self.rule).items() if name != "lenpen"}
+        return SearchOptions("beam", {**rule, **draws})
 
     def run(self, request: Request) -> Iterable[Result]:
         results = super().run(request)

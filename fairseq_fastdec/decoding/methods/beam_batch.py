@@ -99,6 +99,8 @@ class BeamBatch:
         for row, (beam, candidate) in enumerate(candidates):
             if beam.length < len(beam.forced):
                 force(log_probs[row], beam.forced[beam.length])
+                if self._rule.finalize == "hf":
+                    log_probs[row, beam.forced[beam.length]] = 0.0
             elif self._rules.no_repeat_ngram_size:
                 context = [bos, *candidate.tokens]
                 forbidden = forbidden_after(context, self._rules.no_repeat_ngram_size)

@@ -5,7 +5,7 @@ Names follow Yang, Yao, DeNero and Klein (EMNLP 2020), sections 2 and 4 and appe
 
 import math
 from dataclasses import dataclass, field
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from ..hypothesis import Hypothesis, best_first, hypothesis
 from ..option_rules import option
 
 BEAMS = ("beam", "variable_beam", "streaming")
-FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq"])
+FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq", "hf"])
 
 
 @dataclass
@@ -40,9 +40,25 @@ class PruningOptions:
     finalize: Optional[FINALIZE_CHOICES] = option(
         None,
         "beams: fairseq = a candidate that ends becomes a hypothesis immediately; paper = it stays "
-        "on the beam while better ones grow, and may be dropped (default: paper; fairseq for beam)",
+        "on the beam while better ones grow, and may be dropped; hf = as in transformers: like "
+        "fairseq, but the search goes on while a better hypothesis is likely, and forced tokens "
+        "have the score 0; only for beam (default: paper; fairseq for beam)",
         methods=BEAMS,
     )
+
+    def check_together(self: Any) -> None:
+        """Check ``--finalize hf``, for which transformers has neither pruning nor refilling."""
+        if str(self.finalize) != "hf":
+            return
+        if self.decoding != "beam":
+            raise ValueError(
+                f"--finalize hf: does not apply to --decoding {self.decoding}; use --decoding beam"
+            )
+        if self.prune_threshold not in (None, math.inf):
+            raise ValueError(
+                f"--prune-threshold {self.prune_threshold}: cannot be combined with --finalize hf; "
+                "remove one of them"
+            )
 
 
 @dataclass(eq=False)
@@ -109,13 +125,16 @@ class BeamRule:
         max_candidates: M, the most extensions of one candidate (section 4); ``None`` for any
             number.
         finalize: ``paper``, a finished candidate waits on the beam until it is the best (appendix
-            A.1), or ``fairseq``, it is final immediately.
+            A.1), ``fairseq``, it is final immediately, or ``hf``, it is final immediately, and
+            replaces the worst of k.
+        lenpen: the power of the length by which scores are divided; only for ``hf``.
     """
 
     beam: int
     prune_threshold: float
     max_candidates: Optional[int]
     finalize: str
+    lenpen: float = 1.0
 
     @property
     def is_papers(self) -> bool:
@@ -140,6 +159,8 @@ class BeamRule:
             extensions = sorted(extensions, key=_total, reverse=True)[: self.n_extensions]
         if self.is_papers:
             self._update_as_paper(beam, extensions, eos)
+        elif self.finalize == "hf":
+            self._update_as_transformers(beam, extensions, eos)
         else:
             self._update_as_fairseq(beam, extensions, eos)
 
@@ -170,9 +191,24 @@ class BeamRule:
         beam.growing = growing[: self.beam]
         beam.final += ends[: self.beam - len(beam.final)]
 
+    def _update_as_transformers(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
+        """As in fairseq, but the best k of all that end are kept."""
+        ends = [own for own in extensions[: self.beam] if own.tokens[-1] == eos]
+        growing = [own for own in extensions if own.tokens[-1] != eos]
+        beam.growing = growing[: self.beam]
+        beam.final = sorted(beam.final + ends, key=self._normalized, reverse=True)[: self.beam]
+
     def is_done(self, beam: Beam) -> bool:
         """Whether a sentence has all of its hypotheses, or no candidate can be expanded."""
-        return len(beam.final) >= self.beam or not beam.growing
+        if len(beam.final) < self.beam or not beam.growing:
+            return not beam.growing
+        if self.finalize != "hf":
+            return True
+        # transformers estimates the best score that is possible by that at the current length.
+        return not self._normalized(beam.growing[0]) > self._normalized(beam.final[-1])
+
+    def _normalized(self, candidate: Candidate) -> float:
+        return candidate.total / len(candidate.tokens) ** self.lenpen
 
     def _within_threshold(
         self, beam: Beam, candidates: list[Candidate], some: list[Candidate]

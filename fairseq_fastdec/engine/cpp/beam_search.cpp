@@ -6,7 +6,7 @@ BeamSearch::BeamSearch(Models models, Rules given, const BeamOptions &options)
     : Search(std::move(models), std::move(given), options.n_candidates()),
       options(options),
       schedule({}, options.beam),
-      beams(options, rules.eos) {
+      beams(options, rules) {
   if (options.sampling) sampler.emplace(options.draws, options.beam);
 }
 
@@ -100,6 +100,7 @@ void BeamSearch::draw(const BeamRows &rows) {
 void BeamSearch::restrict() {
   const int64_t n = beams.rows().n_rows;
   limits.clear(n);
+  limits.only_is_free = options.is_hf();
   for (size_t place = n_resting; place < slots_under_way.size(); ++place) {
     const int64_t slot = slots_under_way[place];
     limits.add_states(beams[slot].width(), sentences[slot]);

@@ -1,6 +1,7 @@
 #include "beams.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace fastdec {
 
@@ -76,6 +77,25 @@ void Beams::judge_as_fairseq(Beam &beam, const std::vector<Extension> &candidate
   }
 }
 
+float Beams::normalized(float score, int64_t length) const {
+  return score / float(std::pow(double(length), lenpen));
+}
+
+void Beams::judge_as_hf(Beam &beam, const std::vector<Extension> &candidates) const {
+  for (int64_t i = 0; i < int64_t(candidates.size()); ++i) {
+    const Extension &own = candidates[i];
+    if (own.token != eos) {
+      if (int64_t(beam.children.size()) < options.beam) beam.children.push_back(own);
+    } else if (i < options.beam) {
+      beam.finals.push_back({own.score, own.entry, normalized(own.score, beam.length + 1)});
+    }
+  }
+  std::stable_sort(beam.finals.begin(), beam.finals.end(), [](const auto &a, const auto &b) {
+    return a.normalized > b.normalized;
+  });
+  if (int64_t(beam.finals.size()) > options.beam) beam.finals.resize(options.beam);
+}
+
 void Beams::judge_as_paper(Beam &beam, const std::vector<Extension> &candidates) const {
   const float least = least_score(beam, candidates);
   size_t i = 0;
@@ -99,6 +119,8 @@ void Beams::judge(const Extensions &found) {
     if (candidates.empty()) continue;
     if (options.is_papers())
       judge_as_paper(beam, candidates);
+    else if (options.is_hf())
+      judge_as_hf(beam, candidates);
     else
       judge_as_fairseq(beam, candidates);
   }
@@ -106,7 +128,11 @@ void Beams::judge(const Extensions &found) {
 
 bool Beams::is_done(int64_t number) const {
   const Beam &beam = beams[in_focus[number]];
-  return !has_final_room(beam) || beam.children.empty();
+  if (beam.children.empty()) return true;
+  if (has_final_room(beam)) return false;
+  // The children have one token more than the expanded entries.
+  return !options.is_hf() || !(normalized(beam.children[0].score, beam.length + 1) >
+                               beam.finals.back().normalized);
 }
 
 void Beams::extend(const std::vector<int64_t> &places, std::vector<int64_t> &origins) {

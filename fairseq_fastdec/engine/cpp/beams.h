@@ -18,8 +18,10 @@ struct BeamOptions {
   // this are pruned.
   double prune_threshold = INFINITY;
   int64_t max_candidates = 1;  // M, the maximum number of candidates that continue the same entry
-  // "fairseq": candidates that have ended are final at once, and others take their places. "paper":
-  // they stay on the beam until no unfinished candidate is better (appendix A.1).
+  // "fairseq": candidates that have ended are final at once, and others take their places; a sentence
+  // is done with K of them. "paper": they stay on the beam until no unfinished candidate is better
+  // (appendix A.1). "hf": as "fairseq", but better ones replace the worst of K, until the best
+  // unfinished candidate is worse than all of them at its length.
   std::string finalize = "fairseq";
   // Samples do not compete: they have no order, and none is pruned.
   bool sampling = false;
@@ -34,6 +36,7 @@ struct BeamOptions {
   }
 
   bool is_papers() const { return finalize == "paper"; }
+  bool is_hf() const { return finalize == "hf"; }
   int64_t n_candidates() const { return is_papers() || sampling ? beam : 2 * beam; }
 };
 
@@ -47,6 +50,7 @@ struct BeamEntry {
 struct EndedCandidate {
   float score;
   int64_t entry;
+  float normalized = 0;  // only for "hf"
 };
 
 // A candidate to continue an entry.
@@ -75,7 +79,8 @@ struct Beam {
 // rows are consecutive, in the order of the entries.
 class Beams {
  public:
-  Beams(const BeamOptions &options, int64_t eos) : options(options), eos(eos) {}
+  Beams(const BeamOptions &options, const Rules &rules)
+      : options(options), eos(rules.eos), lenpen(rules.lenpen) {}
 
   // Creates a beam with one entry, the token before the output; returns its slot.
   int64_t begin(int64_t bos);
@@ -109,6 +114,10 @@ class Beams {
   std::vector<Extension> candidates_of(int64_t beam, const Extensions &found) const;
   // fairseq's rule: candidates that end are final at once if they are among the best K.
   void judge_as_fairseq(Beam &beam, const std::vector<Extension> &candidates) const;
+  // The rule of transformers: like fairseq's, but the best K of all that end are kept.
+  void judge_as_hf(Beam &beam, const std::vector<Extension> &candidates) const;
+  // A score that is divided by a length to the power of --lenpen.
+  float normalized(float score, int64_t length) const;
   // The paper's rule (appendix A.1): candidates that have ended are final once they are the best;
   // others wait.
   void judge_as_paper(Beam &beam, const std::vector<Extension> &candidates) const;
@@ -121,6 +130,7 @@ class Beams {
 
   const BeamOptions options;
   const int64_t eos;
+  const double lenpen;
   std::vector<Beam> beams;  // by slot
   std::vector<int64_t> free_slots;
   // By beam in focus; `starts` has the first row of each, and the number of rows.

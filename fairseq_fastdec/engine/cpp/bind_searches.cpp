@@ -147,7 +147,9 @@ void check(const BeamOptions &options, const Models &) {
   require(options.beam > 0 && options.max_candidates > 0,
           "beam, max_candidates: must be at least 1");
   require(options.prune_threshold >= 0, "prune_threshold: must not be negative");
-  require(options.finalize == "fairseq" || options.finalize == "paper", "finalize: unknown");
+  require(options.finalize == "fairseq" || options.finalize == "paper" || options.is_hf(),
+          "finalize: unknown");
+  require(!options.is_hf() || options.prune_threshold == INFINITY, "prune_threshold: not with hf");
 }
 
 void check(const PairOptions &options, const Models &models) {
@@ -229,13 +231,13 @@ void bind_searches(py::module_ &module) {
   module.attr("ALL_STEPS") = std::numeric_limits<int64_t>::max();
   py::class_<Rules>(module, "Rules")
       .def(py::init([](int64_t eos, int64_t pad, int64_t unk, std::vector<int64_t> never,
-                       float unk_penalty, float temperature, int64_t min_len,
+                       float unk_penalty, float temperature, double lenpen, int64_t min_len,
                        int64_t no_repeat_ngram) {
              return Rules{eos,         pad,         unk,     std::move(never),
-                          unk_penalty, temperature, min_len, no_repeat_ngram};
+                          unk_penalty, temperature, lenpen, min_len, no_repeat_ngram};
            }),
            py::arg("eos"), py::arg("pad"), py::arg("unk"), py::arg("never"),
-           py::arg("unk_penalty"), py::arg("temperature"), py::arg("min_len"),
+           py::arg("unk_penalty"), py::arg("temperature"), py::arg("lenpen"), py::arg("min_len"),
            py::arg("no_repeat_ngram"));
   py::class_<Counts>(module, "Counts")
       .def_readonly("encoder_invocations", &Counts::encoder_invocations)

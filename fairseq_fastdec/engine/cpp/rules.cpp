@@ -172,7 +172,7 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t max_candid
   for (int64_t row = 0; only && row < beams.n_rows; ++row) {
     if (!limits.is_forced(row)) continue;
     float *const own = scores.data() + row * n_ranked;
-    own[0] = only_scores[row], tokens[row * n_ranked] = only[row];
+    own[0] = limits.only_is_free ? 0 : only_scores[row], tokens[row * n_ranked] = only[row];
     std::fill(own + 1, own + n_ranked, IMPOSSIBLE);
   }
   extensions.n = n_best;

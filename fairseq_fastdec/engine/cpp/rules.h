@@ -15,6 +15,7 @@ struct Rules {
   int64_t eos = 0, pad = 0, unk = 0;
   std::vector<int64_t> never;  // types that are never generated, including padding
   float unk_penalty = 0, temperature = 1;
+  double lenpen = 1;  // 0 with --unnormalized
   int64_t min_len = 1;
   int64_t no_repeat_ngram = 0;  // the size of n-grams that must not repeat; 0: no such rule
 
@@ -67,6 +68,7 @@ struct Limits {
   // [n], for beams: the only possible token, or ANY.
   std::vector<int64_t> only;
   bool some_forbidden = false, some_only = false;
+  bool only_is_free = false;  // the score of an only possible token is 0, as in transformers
   // The n states, one after the other.
   std::vector<StateGroup> groups;
 
