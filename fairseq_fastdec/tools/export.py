@@ -126,7 +126,7 @@ def content_of(translator: CheckpointTranslator) -> dict[str, Any]:
         "most_beam": len(task.target_dictionary) - 1,
         "sources": (translator.n_source, before, behind),
         "stripped": sorted(stripped_by(generator)),
-        "languages": (translator.source_lang, translator.target_lang),
+        "languages": tuple(usual.pair),
         "formats": _formats(translator),
         "options": {"nbest": usual.nbest},
         "rules": {**asdict(recipe.rules), "never": tuple(recipe.rules.never)},
