@@ -1,7 +1,7 @@
 """Translates with the models of checkpoints."""
 
 from argparse import Namespace
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from types import MappingProxyType
@@ -30,9 +30,8 @@ MOST_PAIRS = 256
 # The number of source positions for sentences that join one by one, if the model has no limit.
 MOST_POSITIONS = 4096
 
-# The recorded options that only beams have, and those that fairseq's own search does not have.
-OF_BEAMS = frozenset({"beam", "finalize", "nbest"})
-NOT_OF_FAIRSEQ = frozenset({"finalize", "shortlist"})
+# The recorded options that only beams have.
+OF_BEAMS = frozenset({"beam", "nbest"})
 
 # Options that only commands read, and the alternative.
 OF_COMMANDS = {
@@ -313,9 +312,13 @@ class CheckpointTranslator(Translator):
 def _applying(recorded: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The recorded options that the method of a call has."""
     method = str(given.get("decoding", "beam"))
-    left_out: Collection[str] = ()
+    left_out = set[str]()
     if method == STOCK:
-        left_out = NOT_OF_FAIRSEQ
+        left_out.add("shortlist")
     elif generator_class(method).keeps_one_hypothesis or given.get("beam") == 1:
-        left_out = OF_BEAMS
+        left_out |= OF_BEAMS
+    # The rule of transformers is for beams of one size that compete.
+    is_other = method != "beam" or given.get("beam") == 1
+    if is_other or given.get("prune_threshold") is not None or given.get("sampling"):
+        left_out.add("finalize")
     return {name: value for name, value in recorded.items() if name not in left_out}
