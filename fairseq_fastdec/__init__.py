@@ -9,6 +9,7 @@ The rooms of the package, from the top layer down (docs/architecture.md):
 - ``corpora/``     the command ``translate``: text files on all cores, resumable
 - ``tasks/``       fairseq's tasks with ``--decoding``, and ``translation_double_token``
 - ``checkpoints/`` translation from Python with checkpoints, and fairseq's hub interface
+- ``importing/``   models of other programs: Hugging Face's classes, Marian's and Firefox's files
 - ``decoding/``    the decoding methods, one file each; options; the choice of engine or torch
 - ``network/``     decoder steps of models in torch
 - ``models/``, ``criterions/``
@@ -59,10 +60,10 @@ __getattr__ = lazy.names(
 )
 
 
-# The rooms that need no fairseq. The plugin is set up before a module of another room is imported,
-# not in the middle of it.
+# The rooms that need no fairseq, or import it when they are used. The plugin is set up before a
+# module of another room is imported, not in the middle of it.
 WITHOUT_FAIRSEQ = (
-    "__main__", "corpora", "data", "engine", "processes", "serving", "translating"
+    "__main__", "corpora", "data", "engine", "importing", "processes", "serving", "translating"
 )  # fmt: skip
 
 

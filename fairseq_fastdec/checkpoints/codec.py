@@ -20,18 +20,29 @@ class TaskCodec(TextCodec):
     """The codec of a task; tasks and dictionaries with methods of their own are asked.
 
     Attributes:
-        codes: see the argument.
+        codes, target_codes: see the arguments.
     """
 
-    def __init__(self, task: Any, tokenizer: Any, bpe: Any, codes: Optional[str] = None) -> None:
+    def __init__(
+        self,
+        task: Any,
+        tokenizer: Any,
+        bpe: Any,
+        codes: Optional[str] = None,
+        target_bpe: Any = None,
+        target_codes: Optional[str] = None,
+    ) -> None:
         """
         Args:
             tokenizer, bpe: see :class:`TextCodec`.
             codes: the path of the BPE's file.
+            target_bpe, target_codes: likewise, if the target language has a BPE of its own.
         """
-        super().__init__(task.source_dictionary, task.target_dictionary, (tokenizer, bpe))
+        dictionaries = (task.source_dictionary, task.target_dictionary)
+        of_target = None if target_bpe is None else (tokenizer, target_bpe)
+        super().__init__(*dictionaries, (tokenizer, bpe), of_target)
         self._own_task = None if encodes_as_fairseq(task) else task
-        self.codes = codes
+        self.codes, self.target_codes = codes, target_codes
 
     def source_numbers(self, text: str) -> list[int]:
         if self._own_task is None:

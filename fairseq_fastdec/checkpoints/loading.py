@@ -12,11 +12,13 @@ from typing import Any, Optional, Union
 
 from fairseq import checkpoint_utils
 from fairseq.data.encoders import BPE_REGISTRY, TOKENIZER_REGISTRY
+from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 
 from ..data.model_files import (
     CODES,
     ENCODER_OF_GPT2,
     RECORDED,
+    TARGET_PIECES,
     Codes,
     PathLike,
     bpe_of,
@@ -25,8 +27,9 @@ from ..data.model_files import (
     data_of,
 )
 from ..importing.recognising import reader_of
-from ..processes.errors import flag_of, in_short
+from ..processes.errors import in_short
 from ..tasks.fast_decoding import FastDecoding
+from ..translating.command_line import flags_of
 from .codec import TaskCodec, subword_in
 from .translator import CheckpointTranslator
 
@@ -73,8 +76,11 @@ def load(
         ValueError: for an option that the method does not support, or incompatible files.
     """
     if reader_of(path):
+        if data is not None:
+            raise ValueError(f"data {data}: {path} has dictionaries of its own; remove it")
         languages = {"source_lang": source_lang, "target_lang": target_lang}
-        return _imported(path, {**languages, "device": device, **options})
+        text = {"tokenizer": tokenizer, "bpe": bpe, "bpe_codes": bpe_codes}
+        return _imported(path, {**languages, **text, "device": device, **options})
     checkpoints = checkpoints_of(path)
     folder = data_of(checkpoints[0], data)
     overrides = {"data": folder, "source_lang": source_lang, "target_lang": target_lang}
@@ -121,12 +127,14 @@ def recorded(checkpoint: str) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        options = dict(json.loads(path.read_text(encoding="utf-8")))
+        options = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: is not valid ({error}); import the model again") from error
+    if not isinstance(options, dict):
+        raise ValueError(f"{path}: is not valid (no options by name); import the model again")
     for name in options.keys() & NAMES_OF_FILES:
         options[name] = str(path.with_name(options[name]))
-    flags = " ".join(f"{flag_of(name)} {value}" for name, value in options.items())
+    flags = " ".join(flags_of(options))
     logger.info("%s: the options that the model was published with: %s", path, flags)
     return options
 
@@ -194,5 +202,11 @@ def _codec(
     )
     if isinstance(tokenizer, str):
         tokenizer = task.build_tokenizer(names)
+    kind = bpe
     bpe = task.build_bpe(names) if isinstance(bpe, str) else bpe
-    return TaskCodec(task, tokenizer, bpe, codes=names.bpe_codes)
+    of_target = None if found is None else Path(found.path).with_name(TARGET_PIECES)
+    if kind != "sentencepiece" or of_target is None or not of_target.is_file():
+        return TaskCodec(task, tokenizer, bpe, names.bpe_codes)
+    names.sentencepiece_model = str(of_target)
+    target_bpe = SentencepieceBPE(names)
+    return TaskCodec(task, tokenizer, bpe, names.bpe_codes, target_bpe, str(of_target))

@@ -1,7 +1,7 @@
 """Translates with the models of checkpoints."""
 
 from argparse import Namespace
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from types import MappingProxyType
@@ -28,8 +28,9 @@ BATCH_SIZE = 32
 # The number of source positions for sentences that join one by one, if the model has no limit.
 MOST_POSITIONS = 4096
 
-# The recorded options that only beams have.
+# The recorded options that only beams have, and those that fairseq's own search does not have.
 OF_BEAMS = frozenset({"beam", "finalize", "nbest"})
+NOT_OF_FAIRSEQ = frozenset({"finalize", "shortlist"})
 
 # Options that only commands read, and the alternative.
 OF_COMMANDS = {
@@ -135,12 +136,13 @@ class CheckpointTranslator(Translator):
         """
         super().__init__(codec)
         self.task, self.models = task, models
-        self.source_lang = getattr(task._options, "source_lang", None)
-        self.target_lang = getattr(task._options, "target_lang", None)
+        names = (getattr(task._options, f"{side}_lang", None) for side in ("source", "target"))
+        # The task may have been given ISO codes.
+        self._pair = getattr(task, "pair", Pair(*names))
+        self.source_lang, self.target_lang = self._pair
         self._device = device
         self._kept = KeptGenerators()
         self.languages: Optional[Languages] = getattr(task, "languages", None)
-        self._pair = getattr(task, "pair", Pair(self.source_lang, self.target_lang))
         self._pairs: dict[Pair, OfPair] = {}
         self.n_source = SourceLimit.of(self.of_pair(self._pair).batches.positions, None).most
         # OmegaConf is slow; the task's options stay as they are.
@@ -307,6 +309,9 @@ class CheckpointTranslator(Translator):
 def _applying(recorded: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The recorded options that the method of a call has."""
     method = str(given.get("decoding", "beam"))
-    keeps_one = method != STOCK and generator_class(method).keeps_one_hypothesis
-    left_out = OF_BEAMS if keeps_one or given.get("beam") == 1 else ()
+    left_out: Collection[str] = ()
+    if method == STOCK:
+        left_out = NOT_OF_FAIRSEQ
+    elif generator_class(method).keeps_one_hypothesis or given.get("beam") == 1:
+        left_out = OF_BEAMS
     return {name: value for name, value in recorded.items() if name not in left_out}

@@ -10,6 +10,8 @@ from .text import PathLike, check_can_be_read_again, opened
 CHECKPOINTS = ("checkpoint.pt", "checkpoint_best.pt")
 # The names of BPE files in fairseq's hub and archives, and in our examples.
 CODES = ("bpe.codes", "code", "bpecodes", "sentencepiece.bpe.model", "spm.model", "vocab.bpe")
+# The model of SentencePiece for the target language, beside that for the source language.
+TARGET_PIECES = "target.spm"
 # The dictionary of all languages of a model.
 DICTIONARY_OF_ALL = "dict.all.txt"
 # The decoding options that an imported model was published with.

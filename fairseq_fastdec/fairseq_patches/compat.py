@@ -264,9 +264,20 @@ def _rename_task(cfg: Any) -> None:
     task = cfg.task if isinstance(cfg, DictConfig) and "task" in cfg else None
     if isinstance(task, argparse.Namespace):
         task.task = current_task(task.task)
+        vars(task).update(_as_not_given(vars(task)))
     elif isinstance(task, DictConfig):
         with open_dict(task):
             task._name = current_task(str(task.get("_name")))
+            task.update(_as_not_given(task))
+
+
+def _as_not_given(task: Any) -> dict[str, Any]:
+    """The options of a checkpoint with a default that is now ``None``, if they have it."""
+    return {name: None for name, value in FORMER_DEFAULTS.items() if task.get(name) == value}
+
+
+# Before 2026-11-28, the plugin also saved its own options.
+FORMER_DEFAULTS = {"shortlist_first": 100, "shortlist_best": 100}
 
 
 def current_task(name: str) -> str:

@@ -7,7 +7,8 @@ from typing import Optional
 
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import results_only
-from ..translating.command_line import OWN_OPTIONS, described, path_of, program
+from ..translating.command_line import OWN_OPTIONS, described, flags_of, path_of, program
+from . import recognising
 
 DESCRIPTION = """\
 Write a model of another program as a checkpoint of fairseq, with its dictionaries and the files of
@@ -44,17 +45,19 @@ def run(model: Path, destdir: Path) -> None:
         OSError: if a file is missing or cannot be written.
         ValueError: for a model that cannot be imported, and a directory that is in use.
     """
-    from .recognising import read
-    from .writing import write
-
+    if destdir.exists() and not destdir.is_dir():
+        raise ValueError(f"--destdir {destdir}: is not a directory; give a new directory")
     if destdir.exists() and any(destdir.iterdir()):
         raise ValueError(f"--destdir {destdir}: is not empty; give a new directory")
-    imported = read(model)
+    imported = recognising.read(model)
+    # Imported here, since it needs torch and fairseq, which are slow to import.
+    from .writing import write
+
     files = write(imported, destdir)
     languages = f"{imported.source_lang} to {imported.target_lang}"
     if imported.languages:
         languages = f"{len(imported.languages)} languages, by default {languages}"
     n_parameters = sum(own.numel() for own in imported.state.values())
     print(f"{destdir}: {languages}; {n_parameters / 1e6:.1f} M parameters; {', '.join(files)}")
-    for option, value in imported.defaults.items():
-        print(f"  --{option.replace('_', '-')} {value}")
+    for flag in flags_of(imported.defaults):
+        print(f"  {flag}")

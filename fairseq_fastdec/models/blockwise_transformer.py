@@ -44,7 +44,8 @@ class BlockwiseTransformerDecoder(MarianTransformerDecoder):
         self.heads_are_sequential = args.block_heads == "sequential"
         options = dict(
             hidden_dim=args.block_ffn_embed_dim or args.decoder_ffn_embed_dim,
-            activation=args.activation_fn,
+            # Compiled code has no parallel heads with swish.
+            activation="relu" if args.activation_fn == "swish" else args.activation_fn,
             dropout=args.dropout,
             activation_dropout=args.activation_dropout or getattr(args, "relu_dropout", 0.0),
         )

@@ -16,6 +16,10 @@ from .large_pages import WEIGHTS
 OUTPUTS_AT_ONCE = 4096
 # Avoids division by zero for channels of zeros.
 SMALLEST_SCALE = 1e-30
+# Weights that are this close to whole multiples of a scale differ from them by rounding.
+LARGEST_FRACTION = 1e-3
+# The number of channels whose weights are examined first.
+FEW_OUTPUTS = 64
 # The quantised value of an input of 0, ``ZERO_POINT`` in cpp/quantize.h.
 ZERO_POINT = 128
 
@@ -76,13 +80,12 @@ class PackedInt8(PackedLinear):
     """A linear layer in 8-bit integers, with symmetric quantisation.
 
     Weights have one scale per output channel, inputs one scale per token, which is computed in each
-    call. Weights are stored as ``[blocks, groups of inputs, BLOCK, GROUP]``, padded with zeros.
+    call. The weights of models that were trained in 8-bit integers keep the scales of these.
+    Weights are stored as ``[blocks, groups of inputs, BLOCK, GROUP]``, padded with zeros.
     """
 
     def _weights(self, weight: Tensor) -> Any:
-        least, greatest = weight.aminmax(dim=1)
-        scales = (torch.maximum(greatest, -least) / 127).clamp_min_(SMALLEST_SCALE)
-        sums = []
+        scales, sums = _scales(weight), []
 
         # A generator, so that the whole weight is never in memory as integers and packed at once.
         def quantized() -> Iterator[Tensor]:
@@ -99,6 +102,46 @@ class PackedInt8(PackedLinear):
             "scales": _filled_up(scales, weight.size(0)).numpy(),
             "compensation": F.pad(-ZERO_POINT * torch.cat(sums), (0, lacking)).numpy(),
         }
+
+
+def _scales(weight: Tensor) -> Tensor:
+    """The scale of each output channel, fp32 ``[outputs]``, for fp32 ``[outputs, inputs]``.
+
+    By default the largest weight becomes 127. If all weights of a channel are whole multiples of
+    another scale, up to 127, rounding to that is exact.
+    """
+    least, greatest = weight.aminmax(dim=1)
+    scales = (torch.maximum(greatest, -least) / 127).clamp_min_(SMALLEST_SCALE)
+    # Most models have no such channel; looking at all of a large layer would take long.
+    if not _are_multiples(weight[:FEW_OUTPUTS], _smallest(weight[:FEW_OUTPUTS])).any():
+        return scales
+    for first in range(0, weight.size(0), OUTPUTS_AT_ONCE):
+        part = weight[first : first + OUTPUTS_AT_ONCE]
+        steps = _smallest(part)
+        exact = _are_multiples(part, steps)
+        # A channel without a weight of one step has the step of the next or the last one that has.
+        known = exact.nonzero().squeeze(1)
+        after = torch.searchsorted(known, torch.arange(part.size(0)))
+        for neighbour in (after, after - 1) if known.numel() else ():
+            nearest = known[neighbour.clamp(0, known.numel() - 1)]
+            steps = torch.where(exact, steps, steps[nearest])
+            exact = _are_multiples(part, steps)
+        own = scales[first : first + OUTPUTS_AT_ONCE]
+        own.copy_(torch.where(exact, steps, own))
+    return scales
+
+
+def _smallest(weight: Tensor) -> Tensor:
+    """The smallest size of a weight of each channel that is not zero."""
+    sizes = weight.abs()
+    return sizes.masked_fill(sizes < SMALLEST_SCALE, torch.inf).amin(dim=1)
+
+
+def _are_multiples(weight: Tensor, steps: Tensor) -> Tensor:
+    """Whether all weights of each channel are whole multiples of a step, up to 127."""
+    counts = weight / steps[:, None]
+    is_whole = (counts - counts.round()).abs().amax(dim=1) < LARGEST_FRACTION
+    return is_whole & steps.isfinite() & (counts.abs().amax(dim=1) < 127.5)
 
 
 def _in_blocks(

@@ -67,15 +67,17 @@ class LanguagePair(NamedTuple):
         """The target languages."""
         return list(self.languages.tokens) if self.languages is not None else [self.target]
 
-    def named(self, source: str, target: str) -> Optional["LanguagePair"]:
-        """This model for two languages of a request; ``None`` if it does not have them."""
+    def named(self, source: str, target: str) -> "LanguagePair":
+        """This model for two languages of a request.
+
+        Raises:
+            ValueError: if it does not have them.
+        """
         if self.languages is None:
-            is_own = (source.lower(), target.lower()) == (self.source.lower(), self.target.lower())
-            return self if is_own else None
-        try:
-            pair = self.languages.pair(source, target)
-        except ValueError:
-            return None
+            if (source.lower(), target.lower()) == (self.source.lower(), self.target.lower()):
+                return self
+            raise ValueError(f"choose from {self.source} to {self.target}")
+        pair = self.languages.pair(source, target)
         return self._replace(source=pair.source or source, target=pair.target or target)
 
     def of_call(self) -> dict[str, str]:
@@ -116,8 +118,8 @@ class Service:
         kind = string_of(fields, "format", "text")
         if kind not in ("text", "html"):
             raise HTTPException(400, f"format {kind!r}: choose from text, html")
-        detected = self._detected(texts) if source.lower() == AUTO else []
-        pair = self._pair(detected[0].language if detected else source, target)
+        detected = self._detected(texts) if source.lower() == AUTO else None
+        pair = self._pair(detected.language if detected else source, target)
         n = 1 + alternatives_of(fields)
         drafts = drafts_of(fields, len(texts), self.options)
         if drafts and (n > 1 or kind == "html"):
@@ -130,7 +132,7 @@ class Service:
                 [text for text in dict.fromkeys(best) if text != best[0]] for best in found
             ]
         if detected:
-            answer["detectedLanguage"] = [own._asdict() for own in detected]
+            answer["detectedLanguage"] = [detected._asdict()] * len(texts)
         if isinstance(fields["q"], str):
             answer = {name: value[0] for name, value in answer.items()}
         return JSONResponse(answer)
@@ -146,7 +148,7 @@ class Service:
     async def detect(self, request: Request) -> Response:
         fields = await self._fields(request)
         texts = texts_of(fields, "q", self.options)
-        return JSONResponse([self._detected(texts)[0]._asdict()])
+        return JSONResponse([self._detected(texts)._asdict()])
 
     async def languages(self, request: Request) -> Response:
         codes = dict.fromkeys([*self.sources, *self.targets])
@@ -188,7 +190,8 @@ class Service:
         return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def openapi(self, request: Request) -> Response:
-        own = (self.sources, self.targets, MAX_ALTERNATIVES, self.options)
+        sources = [AUTO] * self._detects + self.sources
+        own = (sources, self.targets, MAX_ALTERNATIVES, self.options)
         return JSONResponse(description(*own))
 
     async def page(self, request: Request) -> Response:
@@ -203,34 +206,52 @@ class Service:
         )
 
     def _pair(self, source: str, target: str) -> LanguagePair:
+        """The first model that has the languages of a request.
+
+        Raises:
+            HTTPException: 400 if there is none.
+        """
         for pair in self.pairs:
-            named = pair.named(source, target)
-            if named is not None:
-                return named
-        valid = ", ".join(
-            f"{pair.source} to {pair.target}" if pair.languages is None
-            else f"any two of {len(pair.sources)} languages, see /languages"
-            for pair in self.pairs
-        )  # fmt: skip
-        raise HTTPException(400, f"source {source}, target {target}: choose from {valid}")
+            try:
+                return pair.named(source, target)
+            except ValueError as error:
+                reason = str(error)
+        if len(self.pairs) > 1 or self.pairs[0].languages is None:
+            valid = ", ".join(
+                f"{pair.source} to {pair.target}" if pair.languages is None
+                else f"any two of {len(pair.sources)} languages, see /languages"
+                for pair in self.pairs
+            )  # fmt: skip
+            reason = f"source {source}, target {target}: choose from {valid}"
+        raise HTTPException(400, reason)
 
     def _targets_of(self, source: str) -> list[str]:
         """The languages into which a language can be translated."""
         found = [name for pair in self.pairs if source in pair.sources for name in pair.targets]
         return [name for name in dict.fromkeys(found) if name != source]
 
-    def _detected(self, texts: list[str]) -> list[Detected]:
-        """The language of texts, which is the same for all: that of the whole."""
+    @property
+    def _detects(self) -> bool:
+        """Whether requests need not name the source language."""
+        is_possible = self.detector is not None and self.detector.is_possible
+        return len(self.sources) == 1 or is_possible
+
+    def _detected(self, texts: list[str]) -> Detected:
+        """The language of a request's texts, which is the same for all of them.
+
+        Raises:
+            HTTPException: 400 if the server does not detect languages.
+        """
         if len(self.sources) == 1:
-            return [Detected(self.sources[0], UNSURE)] * len(texts)
-        if self.detector is None or not self.detector.is_possible:
-            sources = ", ".join(self.sources)
+            return Detected(self.sources[0], UNSURE)
+        if self.detector is None or not self._detects:
+            needed = "pip install 'fairseq_fastdec[detect]' on the server"
+            if self.detector is not None and self.detector.is_installed:
+                needed = "py3langid does not know them"
             raise HTTPException(
-                400,
-                "languages are not detected (pip install py3langid on the server); give source: "
-                f"{sources}",
+                400, f"languages are not detected ({needed}); give source, see /languages"
             )
-        return [self.detector.detect("\n".join(texts))] * len(texts)
+        return self.detector.detect("\n".join(texts))
 
     async def _translated(
         self,

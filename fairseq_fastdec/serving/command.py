@@ -176,13 +176,18 @@ def _open(model: ModelOptions, server: ServerOptions, on_ray: bool = False) -> "
     if not source or not target:
         translator.close()
         raise ValueError(f"{model.path}: the languages are unknown; give --source and --target")
-    if getattr(translator.languages, "tokens", None):
-        source, target = translator.languages.pair(source, target)
+    # A model of one pair can have tokens around sentences, but none that name languages.
+    languages = translator.languages if getattr(translator.languages, "tokens", None) else None
+    if languages is not None:
+        try:
+            source, target = languages.pair(source, target)
+        except ValueError:
+            translator.close()
+            raise
     if on_ray:
         from .ray_serve import deployed
 
         translator = deployed(translator, model, (source, target), server)
-    languages = translator.languages if getattr(translator.languages, "tokens", None) else None
     return LanguagePair(source, target, translator, model.beam or 1, languages)
 
 

@@ -15,14 +15,18 @@ FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 def description(
     sources: list[str], targets: list[str], max_alternatives: int, options: ServerOptions
 ) -> dict[str, Any]:
-    """The description of a server with these languages and limits."""
+    """The description of a server with these languages and limits.
+
+    Args:
+        sources: the languages, and ``auto`` if they are detected.
+    """
     text = {"type": "string", "maxLength": options.max_chars}
     texts = {"type": "array", "items": text, "maxItems": options.max_texts}
     key = {"api_key": {"type": "string"}}
     libretranslate = _object(
         {
             "q": {"oneOf": [text, texts]},
-            "source": {"type": "string", "enum": ["auto", *sources]},
+            "source": {"type": "string", "enum": sources},
             "target": {"type": "string", "enum": targets},
             "format": {"type": "string", "enum": ["text", "html"], "default": "text"},
             "alternatives": {"type": "integer", "minimum": 0, "maximum": max_alternatives},
@@ -42,7 +46,7 @@ def description(
     curator = _object(
         {
             "texts": texts,
-            "src_lang": {"type": "string", "enum": sources},
+            "src_lang": {"type": "string", "enum": [own for own in sources if own != "auto"]},
             "tgt_lang": {"type": "string", "enum": targets},
             **key,
         },
@@ -89,7 +93,7 @@ def description(
                 translated,
             ),
             "/detect": _post(
-                "The language of a text, if the server has one source language",
+                "The most probable language of a text among the source languages",
                 dict.fromkeys((JSON, *FORMS), _object({"q": text, **key}, ["q"])),
                 {"type": "array", "items": detected},
             ),

@@ -8,6 +8,7 @@ from typing import Any, Optional
 
 import sentencex
 
+from ..translating.language_codes import language_of
 from ..translating.results import BYTE_ORDER_MARK
 from ..translating.turns import in_turns
 
@@ -93,7 +94,8 @@ def _segmented(window: str, language: str) -> list[str]:
     """The sentences of a part of a line, stripped and cut."""
     if not window.strip(WHITE_SPACE):
         return []
-    found = [sentence.strip(WHITE_SPACE) for sentence in sentencex.segment(language, window)]
+    sentences = sentencex.segment(language_of(language), window)
+    found = [sentence.strip(WHITE_SPACE) for sentence in sentences]
     # If sentencex has changed or dropped a character, the whole window is one sentence.
     if _visible("".join(found)) != _visible(window):
         found = [window.strip(WHITE_SPACE)]

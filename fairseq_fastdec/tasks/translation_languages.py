@@ -88,8 +88,23 @@ class TranslationLanguagesTask(TranslationFastdecTask):
         dictionaries = (self.source_dictionary, self.target_dictionary)
         return self.languages.surroundings(self.pair, *dictionaries)
 
+    def build_criterion(self, *arguments: Any, **options: Any) -> Any:
+        """See fairseq, whose datasets feed EOS to decoders as their first input.
+
+        Raises:
+            ValueError: for a model with another first input.
+        """
+        self._check_first_input("training")
+        return super().build_criterion(*arguments, **options)
+
     def build_generator(self, models: list[Any], args: Any, **options: Any) -> Any:  # type: ignore[override]
-        """See fairseq; the tokens of languages are not part of the text."""
+        """See fairseq; the tokens of languages are not part of the text.
+
+        Raises:
+            ValueError: with ``--score-reference`` for a model whose first input is not EOS.
+        """
+        if getattr(args, "score_reference", False):
+            self._check_first_input("--score-reference")
         removed = self.languages.symbols_of(self.target_dictionary)
         removed.update((self.target_dictionary.eos(), self.target_dictionary.bos()))
         extra = {**(options.pop("extra_gen_cls_kwargs", None) or {})}
@@ -107,19 +122,9 @@ class TranslationLanguagesTask(TranslationFastdecTask):
     def load_dataset(
         self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any
     ) -> None:
-        """See fairseq.
-
-        Raises:
-            ValueError: for training a model whose first input is not EOS.
-        """
+        """See fairseq; the sentences and their translations get the tokens of the pair."""
         super().load_dataset(split, epoch, combine, **kwargs)
-        data = self.datasets[split]
-        around = self.surroundings
-        if data.tgt is not None and around.bos != self.target_dictionary.eos():
-            raise ValueError(
-                f"--target-format {self.languages.target_format}: data with targets are supported "
-                "for models whose first input is </s>"
-            )
+        data, around = self.datasets[split], self.surroundings
         data.src = _Changed(data.src, self._with_languages)
         data.src_sizes = data.src.sizes
         if data.tgt is not None and around.prefix:
@@ -153,6 +158,13 @@ class TranslationLanguagesTask(TranslationFastdecTask):
                 prefix_tokens=forced,
                 constraints=constraints,
                 bos_token=around.bos,
+            )
+
+    def _check_first_input(self, use: str) -> None:
+        if self.surroundings.bos != self.target_dictionary.eos():
+            raise ValueError(
+                f"--target-format {self.languages.target_format}: {use} needs </s> as the first "
+                "symbol; this model can only be decoded"
             )
 
     def _with_languages(self, sentence: Tensor) -> Tensor:

@@ -126,7 +126,7 @@ def content_of(translator: CheckpointTranslator) -> dict[str, Any]:
         "most_beam": len(task.target_dictionary) - 1,
         "sources": (translator.n_source, before, behind),
         "stripped": sorted(stripped_by(generator)),
-        "languages": (translator.source_lang, translator.target_lang),
+        "languages": tuple(usual.pair),
         "formats": _formats(translator),
         "options": {"nbest": usual.nbest},
         "rules": {**asdict(recipe.rules), "never": tuple(recipe.rules.never)},
@@ -183,8 +183,30 @@ def _text(codec: TaskCodec, task: Any) -> dict[str, Any]:
     dictionaries = (task.source_dictionary, task.target_dictionary)
     if not encodes_as_fairseq(task) or not all(map(looks_up_as_fairseq, dictionaries)):
         raise ValueError(f"{type(task).__name__}: reads text in a way that bundles do not support")
+    source, target = (
+        {
+            "symbols": "\n".join(dictionary.symbols).encode("utf-8"),
+            "bos": dictionary.bos(),
+            "eos": dictionary.eos(),
+            "unk": dictionary.unk(),
+        }
+        for dictionary in dictionaries
+    )
+    coders = _coders(codec.coders, codec.codes)
+    of_target = None
+    if codec.target_coders is not codec.coders:
+        of_target = _coders(codec.target_coders, codec.target_codes)
+    return {"source": source, "target": target, "coders": coders, "target_coders": of_target}
+
+
+def _coders(given: Sequence[Any], codes: Optional[str]) -> list[tuple[str, dict[str, Any]]]:
+    """The descriptions of a tokeniser and a BPE, whose file is ``codes``.
+
+    Raises:
+        ValueError: for those that bundles do not support.
+    """
     coders: list[tuple[str, dict[str, Any]]] = []
-    for coder in codec.coders:
+    for coder in given:
         name = f"{type(coder).__module__}.{type(coder).__name__}"
         if coder is None:
             continue
@@ -199,27 +221,18 @@ def _text(codec: TaskCodec, task: Any) -> dict[str, Any]:
             coders.append(("Moses", arguments))
         elif name == "fairseq.data.encoders.subword_nmt_bpe.SubwordNMTBPE":
             separator = coder.bpe.separator
-            coders.append(("SubwordNMT", {"codes": _bytes(codec), "separator": separator}))
+            coders.append(("SubwordNMT", {"codes": _bytes(codes), "separator": separator}))
         elif name == "fairseq.data.encoders.sentencepiece_bpe.SentencepieceBPE":
-            coders.append(("SentencePiece", {"model": _bytes(codec)}))
+            coders.append(("SentencePiece", {"model": _bytes(codes)}))
         else:
             raise ValueError(
                 f"{type(coder).__name__}: bundles support moses, subword_nmt and sentencepiece; "
                 "set tokenizer and bpe to None, and translate tokens"
             )
-    source, target = (
-        {
-            "symbols": "\n".join(dictionary.symbols).encode("utf-8"),
-            "bos": dictionary.bos(),
-            "eos": dictionary.eos(),
-            "unk": dictionary.unk(),
-        }
-        for dictionary in dictionaries
-    )
-    return {"source": source, "target": target, "coders": coders}
+    return coders
 
 
-def _bytes(codec: TaskCodec) -> bytes:
-    if codec.codes is None:
+def _bytes(codes: Optional[str]) -> bytes:
+    if codes is None:
         raise ValueError("bpe: bundles do not support objects; give bpe_codes=FILE")
-    return Path(codec.codes).read_bytes()
+    return Path(codes).read_bytes()

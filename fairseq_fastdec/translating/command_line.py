@@ -5,7 +5,7 @@ This module imports neither torch nor fairseq.
 
 import argparse
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -97,6 +97,14 @@ def add_memory_options(group: Any) -> None:
 def given(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
     """The values of the named options, without those that are ``None``."""
     return {name: value for name in names if (value := getattr(args, name)) is not None}
+
+
+def flags_of(options: Mapping[str, Any]) -> list[str]:
+    """Options of Python as on the command line."""
+    return [
+        flag_of(name) if value is True else f"{flag_of(name)} {value}"
+        for name, value in options.items()
+    ]
 
 
 def add_worker_options(group: Any, besides: str = "") -> None:

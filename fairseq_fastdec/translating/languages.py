@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Optional
 
-from .language_codes import are_same
+from .language_codes import are_same, plain
 
 TEXT = "{text}"
+# The number of languages that an error lists.
+MOST_NAMED = 20
 
 
 class Pair(NamedTuple):
@@ -68,14 +70,17 @@ class Languages:
         """
         if language in self.tokens:
             return language
-        found = [name for name in self.tokens if are_same(name, language)]
+        spelt = [name for name in self.tokens if plain(name) == plain(language)]
+        found = spelt or [name for name in self.tokens if are_same(name, language)]
         if len(found) == 1:
             return found[0]
         if found:
             raise ValueError(f"{option} {language}: ambiguous; choose from {', '.join(found)}")
+        names = list(self.tokens)
+        more = f" and {len(names) - MOST_NAMED} others" if len(names) > MOST_NAMED else ""
         raise ValueError(
             f"{option} {language}: not a language of the model; choose from "
-            f"{', '.join(self.tokens)}"
+            f"{', '.join(names[:MOST_NAMED])}{more}"
         )
 
     def pair(self, source: Optional[str], target: Optional[str]) -> Pair:

@@ -6,6 +6,7 @@ attributes.
 
 import importlib
 import io
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Optional, Union
@@ -17,6 +18,9 @@ from .results import Problem
 
 # The BPEs of subword-nmt and GPT-2 cache every word; this limits the cache on large corpora.
 MOST_WORDS = 50_000
+# SentencePiece splits characters that it does not know into bytes, such as <0xE2>.
+BYTE_PIECE = "<0x"
+BYTE_PIECES = re.compile(r"<0x[0-9A-F]{2}>(?: <0x[0-9A-F]{2}>)*")
 
 
 def numbers_of(dictionary: Any, words: Iterable[str]) -> list[int]:
@@ -86,11 +90,19 @@ class TextCodec:
         source, target: the dictionaries.
         coders: the tokeniser and the BPE, in the order of encoding: objects with ``encode(str) ->
             str`` and ``decode(str) -> str``, or ``None``.
+        target_coders: those that encode the target language, which a model may have.
     """
 
-    def __init__(self, source: Any, target: Any, coders: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        source: Any,
+        target: Any,
+        coders: Sequence[Any],
+        target_coders: Optional[Sequence[Any]] = None,
+    ) -> None:
         self.source, self.target, self.coders = source, target, coders
-        for coder in coders:
+        self.target_coders = coders if target_coders is None else target_coders
+        for coder in (*coders, *(target_coders or ())):
             skip_idle_work(coder)
             speed_up_long_words(coder)
         # Tokenisers may not be thread-safe.
@@ -102,7 +114,12 @@ class TextCodec:
 
     def tokens(self, dictionary: Any, text: str) -> list[int]:
         """The tokens of a text, with EOS; none if the tokeniser raises an error."""
-        found = self._tried(lambda text: numbers_of(dictionary, self.segmented(text).split()), text)
+        coders = self.target_coders if dictionary is self.target else self.coders
+
+        def encode(text: str) -> list[int]:
+            return numbers_of(dictionary, self.segmented(text, coders).split())
+
+        found = self._tried(encode, text)
         return found if isinstance(found, list) else []
 
     def draft(self, texts: Sequence[str]) -> list[int]:
@@ -115,6 +132,8 @@ class TextCodec:
 
     def text(self, words: str) -> str:
         """The text of words or subwords that are separated by spaces."""
+        if BYTE_PIECE in words:
+            words = BYTE_PIECES.sub(_bytes_as_text, words)
         with self._lock:
             return detokenized(words, reversed(self.coders))
 
@@ -126,13 +145,14 @@ class TextCodec:
         """The tokens of a sentence; the tokeniser and the BPE may raise anything."""
         return numbers_of(self.source, self.segmented(text).split())
 
-    def segmented(self, text: str) -> str:
+    def segmented(self, text: str, coders: Optional[Sequence[Any]] = None) -> str:
         """See :func:`segmented`; the words that the BPE has cached are limited."""
-        for coder in self.coders:
+        coders = self.coders if coders is None else coders
+        for coder in coders:
             cache = getattr(getattr(coder, "bpe", None), "cache", None)
             if isinstance(cache, dict) and len(cache) > MOST_WORDS:
                 cache.clear()
-        return segmented(text, self.coders)
+        return segmented(text, coders)
 
     def _tried(self, encode: Callable[[str], list[int]], text: str) -> Union[list[int], Problem]:
         try:
@@ -206,23 +226,36 @@ class SentencePiece:
         return text.replace(" ", "").replace("\u2581", " ").strip()
 
 
+def _bytes_as_text(pieces: re.Match[str]) -> str:
+    """The text of pieces of bytes; those that are not UTF-8 become U+FFFD."""
+    numbers = (int(piece[len(BYTE_PIECE) : -1], 16) for piece in pieces[0].split())
+    return bytes(numbers).decode("utf-8", errors="replace")
+
+
 KINDS = {kind.__name__: kind for kind in (Moses, SubwordNMT, SentencePiece)}
 
 
 def codec_of(
-    source: dict[str, Any], target: dict[str, Any], coders: list[tuple[str, dict]]
+    source: dict[str, Any],
+    target: dict[str, Any],
+    coders: list[tuple[str, dict]],
+    target_coders: Optional[list[tuple[str, dict]]] = None,
 ) -> TextCodec:
     """The codec of a bundle.
 
     Args:
         source, target: the arguments of :class:`Words`.
         coders: names from :data:`KINDS` with the arguments, in the order of encoding.
+        target_coders: see :class:`TextCodec`.
 
     Raises:
         ModuleNotFoundError: if a package that a coder needs is not installed.
     """
-    made = [KINDS[kind](**arguments) for kind, arguments in coders]
-    return TextCodec(Words(**source), Words(**target), made)
+    made = [
+        None if given is None else [KINDS[kind](**arguments) for kind, arguments in given]
+        for given in (coders, target_coders)
+    ]
+    return TextCodec(Words(**source), Words(**target), made[0] or [], made[1])
 
 
 def _installed(name: str) -> Any:

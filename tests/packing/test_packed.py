@@ -140,3 +140,20 @@ def test_several_threads_share_a_layer(kind):
 def test_layers_without_numbers_are_refused():
     with pytest.raises(ValueError, match="without inputs or outputs"):
         PackedLinear(torch.zeros(4, 0))
+
+
+def test_weights_of_8_bit_models_are_not_rounded_again():
+    """Layers of several matrices, each with its scale, and a channel without a weight of 1."""
+    torch.manual_seed(0)
+    integers = torch.randint(-127, 128, (200, 64)).float()
+    integers[70] = (integers[70] / 5).round() * 5
+    integers[90] = 0
+    weight = integers * torch.tensor([0.013, 0.4]).repeat_interleave(100)[:, None]
+    # All inputs are whole numbers up to 127, so they are not rounded, either.
+    x = torch.randint(-127, 128, (5, 64)).float()
+    x[:, 0] = 127
+    exact = x.double() @ weight.double().t()
+    scale = exact.abs().max()
+    assert (PackedInt8(weight)(x) - exact).abs().max() < 1e-6 * scale
+    rounded = weight + 0.1 * weight[:, :1]
+    assert (PackedInt8(rounded)(x) - x @ rounded.t()).abs().max() > 1e-5 * scale

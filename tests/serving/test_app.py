@@ -2,10 +2,18 @@
 
 import asyncio
 import re
+import sys
 
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
+import fairseq_fastdec
+from fairseq_fastdec.serving.app import LanguagePair, create_app
+from fairseq_fastdec.serving.config import ServerOptions
+from fairseq_fastdec.tools.export import export
+from tests.support import skips
+from tests.support.compiled import compiled
+from tests.support.imported_models import LANGUAGES, written
 from tests.support.services import UpperCase, app_with, call, client_of, running, translate
 
 
@@ -65,12 +73,51 @@ def test_the_source_language_is_known_if_there_is_one():
     assert call(app, "POST", "/detect", data={"q": "a"}).json() == [detected]
 
 
-def test_languages_are_not_detected_if_there_are_several():
+def test_an_empty_list_has_a_language():
+    app = app_with(UpperCase(), UpperCase("en", "fr"))
+    answer = translate(app, q=[], source="auto")
+    assert answer.json() == {"translatedText": [], "detectedLanguage": []}
+    assert call(app, "POST", "/detect", json={"q": []}).status_code == 200
+
+
+def test_the_source_is_detected_if_there_are_several():
+    skips.needs("py3langid")
     app = app_with(UpperCase(), UpperCase("de", "en"))
+    text = "Der Bahnhof ist am Ende der Straße."
+    answer = translate(app, q=text, source="auto", target="en").json()
+    assert answer["translatedText"] == text.upper()
+    assert answer["detectedLanguage"]["language"] == "de"
+    assert 50 < answer["detectedLanguage"]["confidence"] <= 100
+    (found,) = call(app, "POST", "/detect", json={"q": text}).json()
+    assert found == answer["detectedLanguage"]
+    # The language is that of all texts of a request.
+    answer = translate(app, q=[text, "a", text], source="auto", target="en").json()
+    assert answer["detectedLanguage"] == [found] * 3
+    # No model translates German into German.
+    answer = translate(app, q=text, source="auto", target="de")
+    assert answer.status_code == 400 and answer.json()["error"].startswith("source de, target de:")
+
+
+@pytest.mark.parametrize(
+    "languages, is_blocked, reason",
+    [
+        (("en", "de"), True, "pip install 'fairseq_fastdec[detect]' on the server"),
+        (("xx", "yy"), False, "py3langid does not know them"),
+    ],
+)
+def test_languages_that_are_not_detected(languages, is_blocked, reason, monkeypatch):
+    if is_blocked:
+        monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    else:
+        skips.needs("py3langid")
+    app = app_with(UpperCase(*languages), UpperCase(*languages[::-1]))
     for path in ("/translate", "/detect"):
         answer = call(app, "POST", path, json={"q": "a", "source": "auto", "target": "de"})
         assert answer.status_code == 400
-        assert answer.json() == {"error": "languages are not detected; give source: en, de"}
+        message = f"languages are not detected ({reason}); give source, see /languages"
+        assert answer.json() == {"error": message}
+    source, target = languages
+    assert translate(app, q="a", source=source, target=target).json() == {"translatedText": "A"}
 
 
 def test_the_contract_of_nemo_curator():
@@ -166,3 +213,129 @@ def test_libretranslates_client():
         assert client.translate("Grüße. Ja?", "en", "de", timeout=120) == "GRÜSSE. JA?"
         assert client.detect("Hello") == [{"confidence": 0.0, "language": "en"}]
         assert [language["code"] for language in client.languages()] == ["en", "de"]
+
+
+# A model of many languages
+
+LINES = ["w1 w2 w3", "w5", "w7 w7 w1 w9 w4 w2", "w0 w19"]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """The bundle of a model that translates between many languages."""
+    folder = written(tmp_path_factory.mktemp("many") / "model")
+    export(fairseq_fastdec.load(folder), folder / "model.fastdec")
+    bundle = fairseq_fastdec.load(folder / "model.fastdec")
+    bundle.schedule(threads=1, batch_size=32)
+    yield bundle
+    bundle.close()
+
+
+def app_of_many(many, *others):
+    pair = LanguagePair(many.source_lang, many.target_lang, many, 1, many.languages)
+    return create_app([pair, *others], ServerOptions())
+
+
+@compiled
+def test_languages_of_a_model_of_many(many):
+    found = call(app_of_many(many), "GET", "/languages").json()
+    assert [language["code"] for language in found] == list(LANGUAGES)
+    assert [language["name"] for language in found] == [
+        "English", "German", "French", "Chinese", "Chinese (Hant)",
+    ]  # fmt: skip
+    for language in found:
+        assert language["targets"] == [name for name in LANGUAGES if name != language["code"]]
+    settings = call(app_of_many(many), "GET", "/frontend/settings").json()["language"]
+    assert settings["source"] == {"code": "eng_Latn", "name": "English"}
+
+
+@compiled
+def test_names_and_codes_of_languages(many):
+    app = app_of_many(many)
+    for names in (("fra_Latn", "zho_Hant"), ("fr", "zh-Hant"), ("FRA-latn", "cmn_Hant")):
+        expected = many.translate(LINES, source="fra_Latn", target="zho_Hant")
+        answer = translate(app, q=LINES, source=names[0], target=names[1])
+        assert answer.json() == {"translatedText": expected}
+        fields = {"texts": LINES, "src_lang": names[0], "tgt_lang": names[1]}
+        assert call(app, "POST", "/translate", json=fields).json() == {"translations": expected}
+    text = call(app, "GET", "/metrics").text
+    assert (
+        f'fastdec_sentences_total{{source="fra_Latn",target="zho_Hant"}} {6.0 * len(LINES)}' in text
+    )
+
+
+@compiled
+@pytest.mark.parametrize(
+    "source, target, message",
+    [
+        ("en", "zh", "target zh: ambiguous; choose from zho_Hans, zho_Hant"),
+        ("zh", "en", "source zh: ambiguous; choose from zho_Hans, zho_Hant"),
+        ("en", "xx", f"target xx: not a language of the model; choose from {', '.join(LANGUAGES)}"),
+    ],
+)
+def test_codes_that_are_ambiguous_or_unknown(many, source, target, message):
+    answer = translate(app_of_many(many), q="w1", source=source, target=target)
+    assert (answer.status_code, answer.json()) == (400, {"error": message})
+    app = app_of_many(many, LanguagePair("en", "de", UpperCase()))
+    answer = translate(app, q="w1", source=source, target=target)
+    message = "en to de, any two of 5 languages, see /languages"
+    assert answer.json() == {"error": f"source {source}, target {target}: choose from {message}"}
+
+
+@compiled
+def test_a_detected_language_of_many(many):
+    skips.needs("py3langid")
+    answer = translate(
+        app_of_many(many), q="Der Zug fährt am Montag um neun Uhr.", source="auto", target="fr"
+    ).json()
+    assert answer["detectedLanguage"]["language"] == "deu_Latn"
+    expected = many.translate("Der Zug fährt am Montag um neun Uhr.", source="de", target="fr")
+    assert answer["translatedText"] == expected
+
+
+@compiled
+def test_a_model_of_one_pair_comes_first(many):
+    app = app_of_many(many, LanguagePair("en", "de", UpperCase()))
+    assert translate(app, q="w1", source="en", target="de").json() == {"translatedText": "W1"}
+    expected = many.translate("w1", source="eng_Latn", target="deu_Latn")
+    answer = translate(app, q="w1", source="eng_Latn", target="deu_Latn")
+    assert answer.json() == {"translatedText": expected}
+    targets = {own["code"]: own["targets"] for own in call(app, "GET", "/languages").json()}
+    assert targets["en"] == ["de"] and len(targets["eng_Latn"]) == 4
+
+
+@compiled
+def test_requests_of_several_pairs_share_a_running_batch(many):
+    pairs = [(source, target) for source in LANGUAGES for target in LANGUAGES]
+    expected = [
+        many.translate(line, source=source, target=target)
+        for source, target in pairs
+        for line in LINES
+    ]
+
+    async def post():
+        async with client_of(app_of_many(many)) as client:
+            return await asyncio.gather(
+                *(
+                    client.post("/translate", json={"q": q, "source": source, "target": target})
+                    for source, target in pairs
+                    for q in LINES
+                )
+            )
+
+    answers = asyncio.run(post())
+    assert [answer.json()["translatedText"] for answer in answers] == expected
+    searches = {
+        id(many.job("w1", {"source": source, "target": target}).recipe.search)
+        for source, target in pairs
+    }
+    assert len(set(expected)) > 20 and len(searches) == 1
+
+
+@compiled
+def test_alternatives_and_html_of_many(many):
+    pair = {"source": "fra_Latn", "target": "eng_Latn"}
+    answer = translate(app_of_many(many), q="<b>w1 w2</b>", format="html", alternatives=1, **pair)
+    best, second = many.translate("w1 w2", beam=2, nbest=2, **pair)
+    assert answer.json()["translatedText"] == f"<b>{best}</b>"
+    assert answer.json()["alternatives"] == [f"<b>{second}</b>"] * (second != best)

@@ -13,6 +13,7 @@ FLOORS = (
     ("network",),
     ("decoding",),
     ("tasks",),
+    ("importing",),
     ("checkpoints",),
     ("serving", "corpora", "tools"),
     ("",),

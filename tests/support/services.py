@@ -25,6 +25,7 @@ class UpperCase:
 
     def __init__(self, source="en", target="de", seconds=0.0, max_queue=10_000):
         self.source_lang, self.target_lang = source, target
+        self.languages = None
         self.under_way = self.cancelled = 0
         self.options = {}
         self.closed = False

@@ -84,7 +84,8 @@ def build_model(
 
 def arguments(arch: str, **overrides: Any) -> argparse.Namespace:
     """The options of a model, tiny by default."""
-    parser = argparse.ArgumentParser(allow_abbrev=False)
+    # As fairseq-train does, so that flags have the defaults of the architecture.
+    parser = argparse.ArgumentParser(allow_abbrev=False, argument_default=argparse.SUPPRESS)
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
     args = argparse.Namespace(arch=arch, **{**SIZES, **overrides})
     for action in parser._actions:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from examples.common.en_de import MODEL
 from fairseq_fastdec.translating import text as text_module
 from fairseq_fastdec.translating.results import Problem
-from fairseq_fastdec.translating.text import Moses, SubwordNMT, TextCodec, codec_of
+from fairseq_fastdec.translating.text import Moses, SubwordNMT, TextCodec, Words, codec_of
 from tests.support.odd_text import texts
 
 CODES = MODEL / "bpe.codes"
@@ -93,3 +93,33 @@ def test_a_package_that_is_missing_is_named(monkeypatch):
     with pytest.raises(ModuleNotFoundError, match="pip install sentencepiece"):
         codec_of(WORDS, WORDS, [("SentencePiece", {"model": b""})])
     assert Path(CODES).exists()
+
+
+def test_pieces_of_bytes_become_text():
+    symbols = ["<s>", "<pad>", "</s>", "<unk>", "\u2581a", "<0xE2>", "<0x82>", "<0xAC>", "b"]
+    words = {"symbols": "\n".join(symbols).encode(), "bos": 0, "eos": 2, "unk": 3}
+    codec = codec_of(words, words, [])
+    codec.coders = [SentencePieceDecoder()]
+    assert codec.decode([4, 5, 6, 7, 8, 2]) == "a\u20acb"
+    assert codec.decode([4, 5, 6, 2]) == "a\ufffd"
+    assert codec.decode([5, 6, 7, 5, 6, 7, 2]) == "\u20ac\u20ac"
+
+
+class SentencePieceDecoder:
+    """Joins pieces as fairseq's ``--bpe sentencepiece`` does."""
+
+    def decode(self, text):
+        return text.replace(" ", "").replace("\u2581", " ").strip()
+
+
+def test_the_target_language_has_coders_of_its_own():
+    class Upper:
+        def encode(self, text):
+            return text.upper()
+
+    symbols = ["<s>", "<pad>", "</s>", "<unk>", "a", "A"]
+    words = {"symbols": "\n".join(symbols).encode(), "bos": 0, "eos": 2, "unk": 3}
+    codec = TextCodec(Words(**words), Words(**words), [None], [Upper()])
+    assert codec.encode("a") == [4, 2]
+    assert codec.tokens(codec.source, "a") == [4, 2]
+    assert codec.tokens(codec.target, "a") == codec.draft(["a"]) == [5, 2]
