@@ -314,4 +314,7 @@ def _applying(recorded: Mapping[str, Any], given: dict[str, Any]) -> dict[str, A
         left_out = NOT_OF_FAIRSEQ
     elif generator_class(method).keeps_one_hypothesis or given.get("beam") == 1:
         left_out = OF_BEAMS
+    elif given.get("sampling") or (method != "beam" and "hf" in str(recorded.get("finalize"))):
+        # Samples do not compete, and the rules of transformers are those of one method.
+        left_out = ("finalize",)
     return {name: value for name, value in recorded.items() if name not in left_out}

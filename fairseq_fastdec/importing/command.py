@@ -57,7 +57,8 @@ def run(model: Path, destdir: Path) -> None:
     languages = f"{imported.source_lang} to {imported.target_lang}"
     if imported.languages:
         languages = f"{len(imported.languages)} languages, by default {languages}"
-    n_parameters = sum(own.numel() for own in imported.state.values())
-    print(f"{destdir}: {languages}; {n_parameters / 1e6:.1f} M parameters; {', '.join(files)}")
+    print(
+        f"{destdir}: {languages}; {imported.n_parameters / 1e6:.1f} M parameters; {', '.join(files)}"
+    )
     for flag in flags_of(imported.defaults):
         print(f"  {flag}")
