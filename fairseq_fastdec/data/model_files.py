@@ -78,7 +78,7 @@ def _checkpoint_of(path: Path) -> str:
     looked_for = f"{', '.join(CHECKPOINTS)} and *.pt"
     if not found:
         raise FileNotFoundError(
-            f"path {path}: has no checkpoint (looked for {looked_for}); give the file, or convert a "
+            f"path {path}: has no checkpoint (looked for {looked_for}); give the file, or import a "
             "model of another program with `python -m fairseq_fastdec import`"
         )
     raise ValueError(
