@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, Optional
 
@@ -36,6 +37,20 @@ def free_port() -> int:
 def finished(directory: Path) -> bool:
     """Whether a stage has finished; an unfinished training is resumed."""
     return (directory / "finished").exists()
+
+
+def commit() -> str:
+    """The commit of this checkout; ``-dirty`` if files have changed."""
+    described = ["git", "describe", "--always", "--dirty"]
+    done = subprocess.run(described, cwd=ROOT, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def provenance() -> dict[str, str]:
+    """Where results are from: the first fields of a JSON file of results."""
+    from benchmarks.compare.report import processor
+
+    return {"date": str(date.today()), "commit": commit(), "processor": processor()}
 
 
 def run_benchmark(command: list, output: Path) -> dict[str, Any]:

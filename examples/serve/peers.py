@@ -18,12 +18,10 @@ import http.client
 import json
 import multiprocessing
 import statistics
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -181,17 +179,8 @@ def prepare(work: Path) -> None:
     commands.mark_finished(work)
 
 
-def commit() -> str:
-    """The commit of this checkout; ``-dirty`` if files have changed."""
-    described = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(described, cwd=commands.ROOT, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
 def main() -> None:
     """Prepare, measure, print, and write JSON and the plot."""
-    from benchmarks.compare.report import processor
-
     args = parse_args()
     if not commands.finished(args.workdir):
         prepare(args.workdir)
@@ -218,9 +207,7 @@ def main() -> None:
     print(f"{ratio:.2f} times as many as {peer}; {equal:.1%} of the translations are equal")
     if args.json:
         document = {
-            "date": str(date.today()),
-            "commit": commit(),
-            "processor": processor(),
+            **commands.provenance(),
             "settings": {name: getattr(args, name) for name in SETTINGS},
             "sentences_per_second": rates,
             "ratio": ratio,

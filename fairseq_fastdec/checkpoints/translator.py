@@ -25,6 +25,8 @@ from .task_start import TaskStart
 from .whole_batches import LEFT_OUT, SourceLimit, WholeBatches, output_of, stripped_by
 
 BATCH_SIZE = 32
+# The number of pairs of languages for which a translator keeps prepared objects.
+MOST_PAIRS = 256
 # The number of source positions for sentences that join one by one, if the model has no limit.
 MOST_POSITIONS = 4096
 
@@ -152,6 +154,8 @@ class CheckpointTranslator(Translator):
     def of_pair(self, pair: Optional[Pair] = None) -> OfPair:
         """The task for a pair of languages (default: that of :func:`~.loading.load`)."""
         pair = pair or self._pair
+        if len(self._pairs) > MOST_PAIRS:
+            self._pairs.clear()
         if pair not in self._pairs:
             task = self.task if pair == self._pair else self.task.of_pair(pair)
             batches = WholeBatches(task, self.models, self._device)

@@ -92,7 +92,7 @@ class Generation:
             max_new_tokens          likewise
             min_length              min_len
             no_repeat_ngram_size    no_repeat_ngram_size
-            early_stopping          finalize = hf, unless it is true or the search is greedy
+            early_stopping          finalize = hf, or hf_early if it is true; none for greedy
 
         Lengths of both count forced first tokens. Those of transformers also count the decoder's
         first input, and EOS if the maximum length forces it; otherwise outputs of the maximum
@@ -118,8 +118,9 @@ class Generation:
             options["max_len_b"] = max(most - 1 - self.forced_eos, 1)
         if ngram := fields.count("no_repeat_ngram_size", 0):
             options["no_repeat_ngram_size"] = ngram
-        if beam > 1 and fields.values.get("early_stopping", False) is not True:
-            options["finalize"] = "hf"
+        if beam > 1:
+            stops_early = fields.values.get("early_stopping", False) is True
+            options["finalize"] = "hf_early" if stops_early else "hf"
         self._warn_of_others(pad)
         return options
 

@@ -23,7 +23,7 @@ def generation(directory, **values):
         ({}, {"beam": 1, "lenpen": 1.0, "min_len": 0}),
         ({"num_beams": 4}, {"beam": 4, "finalize": "hf"}),
         ({"num_beams": 4, "early_stopping": False}, {"finalize": "hf"}),
-        ({"num_beams": 4, "early_stopping": True}, {"beam": 4, "finalize": None}),
+        ({"num_beams": 4, "early_stopping": True}, {"beam": 4, "finalize": "hf_early"}),
         ({"length_penalty": 2}, {"lenpen": 2}),
         ({"max_length": 200}, {"max_len_a": 0, "max_len_b": 199}),
         ({"max_length": 200, "forced_eos_token_id": 2}, {"max_len_b": 198}),

@@ -97,14 +97,16 @@ class BeamBatch:
         steps, max_len, n_waived = torch.tensor(limits, device=log_probs.device).unbind(1)
         self._rules.constrain(log_probs, steps, max_len, n_waived)
         for row, (beam, candidate) in enumerate(candidates):
+            only = self._rules.eos if beam.length >= beam.max_len else None
             if beam.length < len(beam.forced):
-                force(log_probs[row], beam.forced[beam.length])
-                if self._rule.finalize == "hf":
-                    log_probs[row, beam.forced[beam.length]] = 0.0
+                only = beam.forced[beam.length]
+                force(log_probs[row], only)
             elif self._rules.no_repeat_ngram_size:
                 context = [bos, *candidate.tokens]
                 forbidden = forbidden_after(context, self._rules.no_repeat_ngram_size)
                 log_probs[row, forbidden] = -math.inf
+            if only is not None and self._rule.is_transformers:
+                log_probs[row, only] = 0.0
         return log_probs
 
     def _extensions(

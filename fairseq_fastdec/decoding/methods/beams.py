@@ -16,7 +16,9 @@ from ..hypothesis import Hypothesis, best_first, hypothesis
 from ..option_rules import option
 
 BEAMS = ("beam", "variable_beam", "streaming")
-FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq", "hf"])
+FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq", "hf", "hf_early"])
+# Those of transformers.
+HUGGING_FACE = ("hf", "hf_early")
 
 
 @dataclass
@@ -42,22 +44,24 @@ class PruningOptions:
         "beams: fairseq = a candidate that ends becomes a hypothesis immediately; paper = it stays "
         "on the beam while better ones grow, and may be dropped; hf = as in transformers: like "
         "fairseq, but the search goes on while a better hypothesis is likely, and forced tokens "
-        "have the score 0; only for beam (default: paper; fairseq for beam)",
+        "have the score 0; hf_early = the same, but the search ends with the beam-th hypothesis "
+        "(early_stopping); both only for beam (default: paper; fairseq for beam)",
         methods=BEAMS,
     )
 
     def check_together(self: Any) -> None:
         """Check ``--finalize hf``, for which transformers has neither pruning nor refilling."""
-        if str(self.finalize) != "hf":
+        if str(self.finalize) not in HUGGING_FACE:
             return
         if self.decoding != "beam":
             raise ValueError(
-                f"--finalize hf: does not apply to --decoding {self.decoding}; use --decoding beam"
+                f"--finalize {self.finalize}: does not apply to --decoding {self.decoding}; use "
+                "--decoding beam"
             )
         if self.prune_threshold not in (None, math.inf):
             raise ValueError(
-                f"--prune-threshold {self.prune_threshold}: cannot be combined with --finalize hf; "
-                "remove one of them"
+                f"--prune-threshold {self.prune_threshold}: cannot be combined with --finalize "
+                f"{self.finalize}; remove one of them"
             )
 
 
@@ -125,9 +129,9 @@ class BeamRule:
         max_candidates: M, the most extensions of one candidate (section 4); ``None`` for any
             number.
         finalize: ``paper``, a finished candidate waits on the beam until it is the best (appendix
-            A.1), ``fairseq``, it is final immediately, or ``hf``, it is final immediately, and
-            replaces the worst of k.
-        lenpen: the power of the length by which scores are divided; only for ``hf``.
+            A.1), ``fairseq``, it is final immediately, ``hf``, it is final immediately, and
+            replaces the worst of k, or ``hf_early``, likewise until there are k.
+        lenpen: the power of the length by which scores are divided; only for transformers' rules.
     """
 
     beam: int
@@ -140,6 +144,11 @@ class BeamRule:
     def is_papers(self) -> bool:
         """Whether finished candidates wait on the beam."""
         return self.finalize == "paper"
+
+    @property
+    def is_transformers(self) -> bool:
+        """Whether the rules are those of transformers, in which forced tokens have the score 0."""
+        return self.finalize in HUGGING_FACE
 
     @property
     def n_extensions(self) -> int:
@@ -159,7 +168,7 @@ class BeamRule:
             extensions = sorted(extensions, key=_total, reverse=True)[: self.n_extensions]
         if self.is_papers:
             self._update_as_paper(beam, extensions, eos)
-        elif self.finalize == "hf":
+        elif self.is_transformers:
             self._update_as_transformers(beam, extensions, eos)
         else:
             self._update_as_fairseq(beam, extensions, eos)

@@ -131,8 +131,8 @@ bool Beams::is_done(int64_t number) const {
   if (beam.children.empty()) return true;
   if (has_final_room(beam)) return false;
   // The children have one token more than the expanded entries.
-  return !options.is_hf() || !(normalized(beam.children[0].score, beam.length + 1) >
-                               beam.finals.back().normalized);
+  return !options.improves() || !(normalized(beam.children[0].score, beam.length + 1) >
+                                  beam.finals.back().normalized);
 }
 
 void Beams::extend(const std::vector<int64_t> &places, std::vector<int64_t> &origins) {

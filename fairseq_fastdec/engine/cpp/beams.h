@@ -21,7 +21,8 @@ struct BeamOptions {
   // "fairseq": candidates that have ended are final at once, and others take their places; a sentence
   // is done with K of them. "paper": they stay on the beam until no unfinished candidate is better
   // (appendix A.1). "hf": as "fairseq", but better ones replace the worst of K, until the best
-  // unfinished candidate is worse than all of them at its length.
+  // unfinished candidate is worse than all of them at its length. "hf_early": as "hf", but a
+  // sentence is done with K of them. Both are those of transformers.
   std::string finalize = "fairseq";
   // Samples do not compete: they have no order, and none is pruned.
   bool sampling = false;
@@ -36,7 +37,9 @@ struct BeamOptions {
   }
 
   bool is_papers() const { return finalize == "paper"; }
-  bool is_hf() const { return finalize == "hf"; }
+  bool is_hf() const { return finalize == "hf" || finalize == "hf_early"; }
+  // Whether a sentence may go on with K candidates that have ended.
+  bool improves() const { return finalize == "hf"; }
   int64_t n_candidates() const { return is_papers() || sampling ? beam : 2 * beam; }
 };
 
@@ -50,7 +53,7 @@ struct BeamEntry {
 struct EndedCandidate {
   float score;
   int64_t entry;
-  float normalized = 0;  // only for "hf"
+  float normalized = 0;  // only for "hf" and "hf_early"
 };
 
 // A candidate to continue an entry.

@@ -175,6 +175,9 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t max_candid
     own[0] = limits.only_is_free ? 0 : only_scores[row], tokens[row * n_ranked] = only[row];
     std::fill(own + 1, own + n_ranked, IMPOSSIBLE);
   }
+  for (int64_t row = 0; limits.only_is_free && row < beams.n_rows; ++row)
+    if (limits.ends.has_to_end(row))
+      scores[row * n_ranked] = 0, tokens[row * n_ranked] = rules.eos;
   extensions.n = n_best;
   extensions.totals.assign(beams.n_beams * n_best, IMPOSSIBLE);
   extensions.tokens.assign(beams.n_beams * n_best, 0);

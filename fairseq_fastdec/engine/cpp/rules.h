@@ -68,7 +68,9 @@ struct Limits {
   // [n], for beams: the only possible token, or ANY.
   std::vector<int64_t> only;
   bool some_forbidden = false, some_only = false;
-  bool only_is_free = false;  // the score of an only possible token is 0, as in transformers
+  // The score of an only possible token, also of EOS at the maximum length, is 0, as in
+  // transformers.
+  bool only_is_free = false;
   // The n states, one after the other.
   std::vector<StateGroup> groups;
 

@@ -28,6 +28,42 @@ INLINE Prefetch prefetch_during(const Linear &linear, int64_t block, bool is_las
   return {own + size + (tile - 1) * share, share / linear.inputs};
 }
 
+// Keeps a vector of AVX2 in a register: GCC would load it again for each product, and processors
+// multiply faster than they load.
+template <typename Vec>
+INLINE Vec in_register(Vec x) {
+#if defined(__x86_64__)
+  if constexpr (width<Vec>() == 8) __asm__("" : "+x"(x));
+#endif
+  return x;
+}
+
+// Adds the products of one input of N tokens and the weights of a block. With AVX2, N factors and one
+// vector of weights are in registers besides the sums.
+template <typename Vec, int N, int PARTS>
+INLINE void add_products(const float *weight, const float *x, int64_t inputs,
+                         Vec (&sums)[N][PARTS]) {
+  if constexpr (width<Vec>() != 8 || N == 1) {
+    UNROLL
+    for (int n = 0; n < N; ++n) {
+      const float factor = x[n * inputs];
+      UNROLL
+      for (int part = 0; part < PARTS; ++part)
+        sums[n][part] += factor * load<Vec>(weight + part * width<Vec>());
+    }
+  } else {
+    Vec factors[N];
+    UNROLL
+    for (int n = 0; n < N; ++n) factors[n] = in_register(x[n * inputs] - Vec{});
+    UNROLL
+    for (int part = 0; part < PARTS; ++part) {
+      const Vec some = in_register(load<Vec>(weight + part * width<Vec>()));
+      UNROLL
+      for (int n = 0; n < N; ++n) sums[n][part] += factors[n] * some;
+    }
+  }
+}
+
 // A block of outputs of N tokens; the sums stay in registers.
 template <typename Vec, int N>
 INLINE void multiply_tile(const Linear &linear, int64_t block, const float *x, float *y,
@@ -43,13 +79,7 @@ INLINE void multiply_tile(const Linear &linear, int64_t block, const float *x, f
   for (int64_t i = 0; i < linear.inputs; ++i, weight += BLOCK, prefetch.at += prefetch.step) {
     for (int64_t line = 0; line < int64_t(BLOCK * sizeof(float)); line += 64)
       __builtin_prefetch(prefetch.at + line);
-    UNROLL
-    for (int n = 0; n < N; ++n) {
-      const float factor = x[n * linear.inputs + i];
-      UNROLL
-      for (int part = 0; part < PARTS; ++part)
-        sums[n][part] += factor * load<Vec>(weight + part * width<Vec>());
-    }
+    add_products(weight, x + i, linear.inputs, sums);
   }
   UNROLL
   for (int n = 0; n < N; ++n) {
@@ -77,15 +107,17 @@ INLINE void multiply_fp32(const Linear &linear, const float *x, float *y, int64_
                           const ThreadSlice &slice, Epilogue epilogue) {
   // The number of tokens whose sums fit into registers, of which there are 32 with AVX-512, else
   // 16.
-  constexpr int TILE = width<Vec>() == 16 ? 8 : width<Vec>() / 4;
+  constexpr int TILE = width<Vec>() == 16 ? 8 : width<Vec>() == 8 ? 3 : 1;
   const int64_t end = first_block(linear, slice.number + 1, slice);
   for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block) {
-    for (int64_t token = 0; token < n; token += TILE) {
+    for (int64_t token = 0, tile = 0, size = 0; token < n; token += size, ++tile) {
+      // Two tiles of two are faster than one of three and one of one.
+      size = TILE == 3 && n - token == 4 ? 2 : std::min<int64_t>(TILE, n - token);
       const Prefetch prefetch =
-          prefetch_during(linear, block, block + 1 == end, token / TILE, (n + TILE - 1) / TILE);
+          prefetch_during(linear, block, block + 1 == end, tile, (n + TILE - 1) / TILE);
       const float *from = x + token * linear.inputs;
       float *to = y + token * linear.outputs;
-      multiply_tile_of<Vec, TILE>(n - token, linear, block, from, to, epilogue, prefetch);
+      multiply_tile_of<Vec, TILE>(size, linear, block, from, to, epilogue, prefetch);
     }
   }
 }

@@ -1,0 +1,1 @@
+"""Imported models beside the programs that they are from."""
