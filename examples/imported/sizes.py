@@ -69,8 +69,7 @@ def measured(name: str, directory: Path) -> dict[str, Any]:
 
     reference = torch.load(directory / "logits.tensors", weights_only=True)
     imported = recognising.read(directory)
-    # Shared matrices count once.
-    n_parameters = sum(own.numel() for own in {id(t): t for t in imported.state.values()}.values())
+    n_parameters = imported.n_parameters
     dictionary = building.dictionary_of(imported.source)
     task = Namespace(source_dictionary=dictionary, target_dictionary=dictionary)
     model = building.model_of(imported, building.options_of(imported), task)

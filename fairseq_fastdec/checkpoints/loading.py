@@ -11,7 +11,6 @@ from typing import Any, Optional, Union
 
 from fairseq import checkpoint_utils
 from fairseq.data.encoders import BPE_REGISTRY, TOKENIZER_REGISTRY
-from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
 
 from ..data.model_files import (
     CODES,
@@ -193,5 +192,5 @@ def _codec(
     if kind != "sentencepiece" or of_target is None or not of_target.is_file():
         return TaskCodec(task, tokenizer, bpe, names.bpe_codes)
     names.sentencepiece_model = str(of_target)
-    target_bpe = SentencepieceBPE(names)
+    target_bpe = task.build_bpe(names)
     return TaskCodec(task, tokenizer, bpe, names.bpe_codes, target_bpe, str(of_target))

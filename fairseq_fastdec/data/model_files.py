@@ -78,8 +78,8 @@ def _checkpoint_of(path: Path) -> str:
     looked_for = f"{', '.join(CHECKPOINTS)} and *.pt"
     if not found:
         raise FileNotFoundError(
-            f"path {path}: has no checkpoint (looked for {looked_for}); give the file, or import "
-            "a model of another program with `python -m fairseq_fastdec import`"
+            f"path {path}: has no checkpoint (looked for {looked_for}); give the file, or import a "
+            "model of another program with `python -m fairseq_fastdec import`"
         )
     raise ValueError(
         f"path {path}: has {len(found)} checkpoints, but no "

@@ -57,7 +57,7 @@ def run(model: Path, destdir: Path) -> None:
     languages = f"{imported.source_lang} to {imported.target_lang}"
     if imported.languages:
         languages = f"{len(imported.languages)} languages, by default {languages}"
-    n_parameters = sum(own.numel() for own in imported.state.values())
-    print(f"{destdir}: {languages}; {n_parameters / 1e6:.1f} M parameters; {', '.join(files)}")
+    size = f"{imported.n_parameters / 1e6:.1f} M parameters"
+    print(f"{destdir}: {languages}; {size}; {', '.join(files)}")
     for flag in flags_of(imported.defaults):
         print(f"  {flag}")

@@ -46,3 +46,9 @@ class Imported:
     bpe: str = "sentencepiece"
     files: dict[str, bytes] = field(default_factory=dict)
     defaults: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_parameters(self) -> int:
+        """The number of parameters. Shared matrices are one tensor with several names."""
+        tensors = {id(own): own for own in self.state.values()}
+        return sum(own.numel() for own in tensors.values())

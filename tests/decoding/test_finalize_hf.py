@@ -9,7 +9,6 @@ from fairseq.data import data_utils
 import fairseq_fastdec
 from examples.common.huggingface import deep, start_of
 from examples.imported import training
-from fairseq_fastdec.decoding.option_rules import check_options
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.importing import huggingface, writing
 from tests.support import skips
@@ -146,4 +145,4 @@ def test_hypotheses_are_those_of_transformers(both, way, penalty):
 )
 def test_what_transformers_does_not_have(finalize, given, message):
     with pytest.raises(ValueError, match=message):
-        check_options(DecodingOptions(finalize=finalize, **given))
+        DecodingOptions(finalize=finalize, **given).check()

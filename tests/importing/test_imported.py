@@ -65,6 +65,18 @@ def test_precisions(arch, precision, tmp_path):
         assert all(abs(score - other) < 0.2 for score, other in scores)
 
 
+def test_shared_parameters_count_once():
+    imported = random_model()
+    n_parameters = sum(own.numel() for own in imported.state.values())
+    embeddings = imported.state["encoder.embed_tokens.weight"]
+    imported.state["decoder.embed_tokens.weight"] = embeddings
+    assert imported.n_parameters <= n_parameters
+    imported.state["decoder.output_projection.weight"] = torch.zeros(2, 3)
+    before = imported.n_parameters
+    imported.state["decoder.output_projection.weight"] = embeddings
+    assert imported.n_parameters == before - 6
+
+
 # Recorded options
 
 
@@ -135,6 +147,19 @@ def test_samples(published):
     found = with_options.translate(LINES, sampling=True)
     torch.manual_seed(3)
     assert found == without.translate(LINES, sampling=True, **PUBLISHED)
+
+
+@pytest.mark.parametrize("finalize", ["hf", "hf_early"])
+def test_rules_of_transformers_yield_to_other_methods(tmp_path, finalize):
+    own = {**DEFAULTS, "beam": 3}
+    recorded = written(tmp_path / "with", "one pair", defaults={**own, "finalize": finalize})
+    with_options, without = map(
+        fairseq_fastdec.load, (recorded, written(tmp_path / "without", "one pair", defaults=own))
+    )
+    explicit = {"finalize": finalize}
+    assert with_options.translate(LINES) == without.translate(LINES, **explicit)
+    for given in ({"decoding": "variable_beam"}, {"sampling": True, "sampling_topk": 1}):
+        assert with_options.translate(LINES, **given) == without.translate(LINES, **given)
 
 
 def test_a_beam_of_one_is_greedy(published):
