@@ -14,6 +14,8 @@ CODES = ("bpe.codes", "code", "bpecodes", "sentencepiece.bpe.model", "spm.model"
 TARGET_PIECES = "target.spm"
 # The dictionary of all languages of a model.
 DICTIONARY_OF_ALL = "dict.all.txt"
+# In data for a model whose inputs name languages: the options of the task translation_languages.
+LANGUAGES = "languages.json"
 # The decoding options that an imported model was published with.
 RECORDED = "generation.json"
 # The BPE of GPT-2 has two files; this one is beside vocab.bpe.
