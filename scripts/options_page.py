@@ -16,8 +16,10 @@ from fairseq.models.transformer import TransformerModel
 
 from fairseq_fastdec.criterions.random_sub_loss import RandomSubLossConfig
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
+from fairseq_fastdec.models.marian_transformer import MarianTransformerModel
 from fairseq_fastdec.tasks.translation_double_token import TranslationDoubleTokenTask
 from fairseq_fastdec.tasks.translation_fastdec import TranslationFastdecTask
+from fairseq_fastdec.tasks.translation_languages import TranslationLanguagesTask
 
 OPENING = """\
 # Options
@@ -39,9 +41,13 @@ INTRODUCTIONS = {
     "drafts": "See [drafts](methods/drafts.md).",
     "order of decoding": "Options of the task `translation_double_token`, for training and "
     "decoding. See [double_token](methods/double_token.md).",
-    "training": "Options of both tasks. See [training](training.md).",
+    "languages": "Options of the task `translation_languages`. See [imported "
+    "models](imported_models.md#languages).",
+    "training": "Options of all tasks. See [training](training.md).",
     "heads": "Options of `--arch blockwise_transformer` and its presets. See "
     "[training](training.md).",
+    "models of Marian": "Options of `--arch marian_transformer` and `ssru_transformer`, and of "
+    "`blockwise_transformer`. See [models](models.md#models-of-marian).",
     "loss of the heads": "Options of `--criterion random_sub_loss`. See [training](training.md).",
 }
 ORDER = tuple(INTRODUCTIONS)
@@ -63,6 +69,7 @@ class Listing:
     def __init__(self) -> None:
         self.options: dict[str, Option] = {}
         self.groups: dict[str, Listing] = {}
+        self._actions: list[Any] = []  # argparse's
 
     def add_argument(self, *names: str, **settings: Any) -> None:
         """Same as argparse's."""
@@ -85,22 +92,30 @@ def page() -> str:
 
 def grouped_options() -> dict[str, list[Option]]:
     """All options that this package adds, by the titles of their groups."""
-    stock, heads, loss = Listing(), Listing(), Listing()
+    stock, marian, heads, loss = Listing(), Listing(), Listing(), Listing()
     TransformerModel.add_args(stock)
+    MarianTransformerModel.add_args(marian)
     BlockwiseTransformerModel.add_args(heads)
     gen_parser_from_dataclass(loss, RandomSubLossConfig())
     groups: dict[str, list[Option]] = {}
-    # The second task has all options of the first, with one different default.
-    for task in (TranslationFastdecTask, TranslationDoubleTokenTask):
+    # The others have all options of the first; one has another default.
+    tasks = (TranslationFastdecTask, TranslationLanguagesTask, TranslationDoubleTokenTask)
+    for task in tasks:
         listing = Listing()
         task.add_args(listing)
         for title, group in listing.groups.items():
             groups.setdefault(title, list(group.options.values()))
-    groups["heads"] = [heads.options[flag] for flag in heads.options if flag not in stock.options]
+    groups["models of Marian"] = _more(marian, stock)
+    groups["heads"] = _more(heads, marian)
     groups["loss of the heads"] = [
         option for option in loss.options.values() if not option.default.startswith("${")
     ]
     return groups
+
+
+def _more(listing: Listing, other: Listing) -> list[Option]:
+    """The options that the other listing does not have."""
+    return [own for flag, own in listing.options.items() if flag not in other.options]
 
 
 def _section(title: str, options: Sequence[Option]) -> str:

@@ -1,6 +1,5 @@
 """Loads translation models from checkpoints."""
 
-import json
 import logging
 import os
 import tempfile
@@ -24,6 +23,7 @@ from ..data.model_files import (
     checkpoints_of,
     codes_in,
     data_of,
+    recorded_options,
 )
 from ..importing.recognising import reader_of
 from ..processes.errors import in_short
@@ -35,8 +35,6 @@ from .translator import CheckpointTranslator
 logger = logging.getLogger(__name__)
 
 AUTO = "auto"
-# Recorded options that are names of files beside the checkpoint.
-NAMES_OF_FILES = frozenset({"shortlist"})
 
 
 def load(
@@ -117,24 +115,11 @@ def _imported(path: Any, options: dict[str, Any]) -> "CheckpointTranslator":
 
 
 def recorded(checkpoint: str) -> dict[str, Any]:
-    """The decoding options that an imported model was published with.
-
-    Raises:
-        ValueError: for a damaged file.
-    """
-    path = Path(checkpoint).with_name(RECORDED)
-    if not path.is_file():
-        return {}
-    try:
-        options = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: is not valid ({error}); import the model again") from error
-    if not isinstance(options, dict):
-        raise ValueError(f"{path}: is not valid (no options by name); import the model again")
-    for name in options.keys() & NAMES_OF_FILES:
-        options[name] = str(path.with_name(options[name]))
-    flags = " ".join(flags_of(options))
-    logger.info("%s: the options that the model was published with: %s", path, flags)
+    """See :func:`~..data.model_files.recorded_options`; the log has them."""
+    options = recorded_options(checkpoint)
+    if options:
+        path, flags = Path(checkpoint).with_name(RECORDED), " ".join(flags_of(options))
+        logger.info("%s: the options that the model was published with: %s", path, flags)
     return options
 
 

@@ -1,7 +1,7 @@
 """Translates with the models of checkpoints."""
 
 from argparse import Namespace
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from types import MappingProxyType
@@ -25,12 +25,13 @@ from .task_start import TaskStart
 from .whole_batches import LEFT_OUT, SourceLimit, WholeBatches, output_of, stripped_by
 
 BATCH_SIZE = 32
+# The number of pairs of languages for which a translator keeps prepared objects.
+MOST_PAIRS = 256
 # The number of source positions for sentences that join one by one, if the model has no limit.
 MOST_POSITIONS = 4096
 
-# The recorded options that only beams have, and those that fairseq's own search does not have.
-OF_BEAMS = frozenset({"beam", "finalize", "nbest"})
-NOT_OF_FAIRSEQ = frozenset({"finalize", "shortlist"})
+# The recorded options that only beams have.
+OF_BEAMS = frozenset({"beam", "nbest"})
 
 # Options that only commands read, and the alternative.
 OF_COMMANDS = {
@@ -153,6 +154,8 @@ class CheckpointTranslator(Translator):
     def of_pair(self, pair: Optional[Pair] = None) -> OfPair:
         """The task for a pair of languages (default: that of :func:`~.loading.load`)."""
         pair = pair or self._pair
+        if len(self._pairs) > MOST_PAIRS:
+            self._pairs.clear()
         if pair not in self._pairs:
             task = self.task if pair == self._pair else self.task.of_pair(pair)
             batches = WholeBatches(task, self.models, self._device)
@@ -309,12 +312,13 @@ class CheckpointTranslator(Translator):
 def _applying(recorded: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The recorded options that the method of a call has."""
     method = str(given.get("decoding", "beam"))
-    left_out: Collection[str] = ()
+    left_out = set[str]()
     if method == STOCK:
-        left_out = NOT_OF_FAIRSEQ
+        left_out.add("shortlist")
     elif generator_class(method).keeps_one_hypothesis or given.get("beam") == 1:
-        left_out = OF_BEAMS
-    elif given.get("sampling") or (method != "beam" and "hf" in str(recorded.get("finalize"))):
-        # Samples do not compete, and the rules of transformers are those of one method.
-        left_out = ("finalize",)
+        left_out |= OF_BEAMS
+    # The rule of transformers is for beams of one size that compete.
+    is_other = method != "beam" or given.get("beam") == 1
+    if is_other or given.get("prune_threshold") is not None or given.get("sampling"):
+        left_out.add("finalize")
     return {name: value for name, value in recorded.items() if name not in left_out}

@@ -68,6 +68,11 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     if bundle is not None:
         group = parser.add_argument_group("decoding (default: as in the export)")
         add_search_options(group, "the method of the export, greedy or beam")
+        for letter, side in (("-s", "source"), ("-t", "target")):
+            group.add_argument(
+                letter, f"--{side}-lang", dest=side, metavar="LANG",
+                help=f"the {side} language of a model of many",
+            )  # fmt: skip
         _add_draft_file(group)
         add_memory_options(group)
     else:
@@ -88,7 +93,8 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     memory = given(args, MEMORY_OPTIONS)
     if memory and args.draft_file is not None:
         raise ValueError("--draft-file: cannot be combined with --memory-source; remove one")
-    options = {**given(args, SEARCH_OPTIONS), **memory, "batch_size": args.batch_size}
+    options = {**given(args, (*SEARCH_OPTIONS, "source", "target")), **memory}
+    options["batch_size"] = args.batch_size
     args.model = CorpusModel([bundle], options, args.draft_file)
     return args
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from ..data.draft_lines import DraftLines
-from ..data.model_files import checkpoints_of, codes_in, data_of
+from ..data.model_files import beside_codes, checkpoints_of, codes_in, data_of, recorded_files
 from ..translating.bundle_file import is_bundle
 from ..translating.command_line import one_or_all, version
 from ..translating.opening import load
@@ -91,10 +91,11 @@ class CorpusModel:
             the copy, with relative file paths, and a mapping from these paths to local files
         """
         files, options = self._files(), dict(self.options)
-        paths = [name for name in files if name.startswith("model")]
+        checkpoints = [] if self.is_bundle else checkpoints_of(self.paths)
+        paths = [name for name, file in files.items() if self.is_bundle or file in checkpoints]
         if not self.is_bundle:
             # The names of binarised files may name the languages.
-            data = data_of(checkpoints_of(self.paths)[0], options.get("data"))
+            data = data_of(checkpoints[0], options.get("data"))
             infer = importlib.import_module("fairseq.data.data_utils").infer_language_pair
             for name, language in zip(("source_lang", "target_lang"), infer(data)):
                 if language is not None:
@@ -129,9 +130,12 @@ class CorpusModel:
         }
         for file in sorted(Path(data).glob("dict*.txt")):
             files[f"data/{file.name}"] = str(file)
-        codes = codes_in([os.path.dirname(checkpoints[0]) or ".", data])
-        if codes is not None and "bpe_codes" not in self.options:
-            files[f"bpe_codes/{Path(codes.path).name}"] = codes.path
+        for own in recorded_files(checkpoints[0]):
+            files[f"model0/{Path(own).name}"] = own
+        found = codes_in([os.path.dirname(checkpoints[0]) or ".", data])
+        codes = self.options.get("bpe_codes", found and found.path)
+        for own in [] if codes is None else [codes, *beside_codes(codes)]:
+            files[f"bpe_codes/{Path(own).name}"] = own
         return files
 
     def translator(self, rules: OutputRules, device: Optional[int]) -> "LineTranslator":

@@ -1,9 +1,10 @@
-"""Finds checkpoints, dictionaries and BPE codes by their names."""
+"""Finds checkpoints, dictionaries, BPE codes and recorded options by their names."""
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from .text import PathLike, check_can_be_read_again, opened
 
@@ -18,8 +19,11 @@ DICTIONARY_OF_ALL = "dict.all.txt"
 LANGUAGES = "languages.json"
 # The decoding options that an imported model was published with.
 RECORDED = "generation.json"
+# Those that are names of files beside the checkpoint.
+NAMES_OF_FILES = frozenset({"shortlist"})
 # The BPE of GPT-2 has two files; this one is beside vocab.bpe.
 ENCODER_OF_GPT2 = "encoder.json"
+BESIDE_CODES = (ENCODER_OF_GPT2, TARGET_PIECES)
 
 
 class Codes(NamedTuple):
@@ -76,7 +80,8 @@ def _checkpoint_of(path: Path) -> str:
     looked_for = f"{', '.join(CHECKPOINTS)} and *.pt"
     if not found:
         raise FileNotFoundError(
-            f"path {path}: has no checkpoint (looked for {looked_for}); give the file"
+            f"path {path}: has no checkpoint (looked for {looked_for}); give the file, or import a "
+            "model of another program with `python -m fairseq_fastdec import`"
         )
     raise ValueError(
         f"path {path}: has {len(found)} checkpoints, but no "
@@ -103,11 +108,50 @@ def data_of(checkpoint: str, data: Optional[PathLike]) -> str:
 
 
 def files_beside(checkpoints: Sequence[str], data: Optional[PathLike]) -> list[Path]:
-    """The checkpoints, and the dictionaries and codes in their directories and in ``data``."""
+    """The checkpoints, and the files that are read with them, in their directories and ``data``."""
     paths = [Path(checkpoint) for checkpoint in checkpoints]
     folders = [*(path.parent for path in paths), *([] if data is None else [Path(data)])]
     found = [file for folder in folders for file in folder.glob("dict.*.txt")]
-    return [*paths, *found, *(folder / name for folder in folders for name in CODES)]
+    found += [Path(file) for checkpoint in checkpoints for file in recorded_files(checkpoint)]
+    names = (*CODES, *BESIDE_CODES)
+    return [*paths, *found, *(folder / name for folder in folders for name in names)]
+
+
+def recorded_options(checkpoint: str) -> dict[str, Any]:
+    """The decoding options that an imported model was published with; none for other models.
+
+    Raises:
+        ValueError: for a damaged file.
+    """
+    path = Path(checkpoint).with_name(RECORDED)
+    if not path.is_file():
+        return {}
+    try:
+        options = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: is not valid ({error}); import the model again") from error
+    if not isinstance(options, dict):
+        raise ValueError(f"{path}: is not valid (no options by name); import the model again")
+    for name in options.keys() & NAMES_OF_FILES:
+        options[name] = str(path.with_name(options[name]))
+    return options
+
+
+def recorded_files(checkpoint: str) -> list[str]:
+    """The file of :func:`recorded_options`, if there is one, and the files that it names.
+
+    Raises:
+        ValueError: for a damaged file.
+    """
+    options = recorded_options(checkpoint)
+    named = [options[name] for name in sorted(options.keys() & NAMES_OF_FILES)]
+    return [str(Path(checkpoint).with_name(RECORDED)), *named] if options else []
+
+
+def beside_codes(codes: str) -> list[str]:
+    """The files that the BPE of a file reads besides."""
+    paths = (Path(codes).with_name(name) for name in BESIDE_CODES)
+    return [str(path) for path in paths if path.is_file()]
 
 
 def codes_in(folders: Sequence[str]) -> Optional[Codes]:

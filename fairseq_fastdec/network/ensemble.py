@@ -187,7 +187,7 @@ class Ensemble:
         return zip((member for member in self.members if member.block_size), parts)
 
     def _possible(self, scores: Tensor) -> Optional[Tensor]:
-        """Which types the rows of scores ``[R, ..., V]`` may predict: bool, ``None`` for all."""
+        """The types that the rows of scores ``[R, ..., V]`` may predict: bool, ``None`` for all."""
         if not self._types:
             return None
         rows = range(len(self._types)) if self._fed is None else self._fed.tolist()
@@ -198,7 +198,7 @@ class Ensemble:
         return possible.view(shape).to(scores.device)
 
     def _proposed(self, scores: Tensor) -> Optional[Tensor]:
-        """Which types heads propose, as :meth:`_possible`."""
+        """The types that heads propose, as :meth:`_possible`."""
         if self._types or self._n_proposal_types is None:
             return self._possible(scores)
         return torch.arange(scores.size(-1), device=scores.device) < self._n_proposal_types

@@ -165,7 +165,8 @@ class BundleTranslator(Translator):
         _check(merged)
         key = tuple(sorted((name, type(value), value) for name, value in merged.items()))
         recipe, n_best = self._remembered(key, lambda: self._checked_request(merged))
-        return self._remembered((pair, key), lambda: self._of_pair(pair, recipe, n_best))
+        # Not remembered: there can be thousands of pairs, and all of them share one search.
+        return self._of_pair(pair, recipe, n_best)
 
     def _of_pair(self, pair: Pair, recipe: Recipe, n_best: int) -> BundleRequest:
         """The request of a pair; requests of other pairs share batches with it."""

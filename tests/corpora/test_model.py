@@ -20,7 +20,10 @@ from fairseq_fastdec.corpora.arguments import parse_args
 from fairseq_fastdec.corpora.chunks import Chunk
 from fairseq_fastdec.corpora.model import CorpusModel
 from fairseq_fastdec.corpora.output_lines import Outcome, OutputRules, TextHypothesis
-from tests.support import command_line
+from fairseq_fastdec.tools.export import export
+from tests.support import command_line, marian_writing
+from tests.support.compiled import compiled
+from tests.support.imported_models import DEFAULTS, written
 
 COMMAND = [sys.executable, "-m", "fairseq_fastdec", "translate"]
 LINES = ["Click the Save button.", "", "Don't close the document!", " größer als 1,000 ", "x"] * 4
@@ -400,3 +403,60 @@ def test_drafts_are_those_of_the_lines_numbers(translator_of, tmp_path):
     drafted._rules = alone._rules = rules
     chunk = Chunk(3, 20, source)
     assert drafted.translate(chunk, lambda n: None) == alone.translate(chunk, lambda n: None)
+
+
+# Imported models
+
+
+@compiled
+def test_languages_of_a_model_of_many(tmp_path, translate, source):
+    lines = ["w1 w2 w3", "w5 w6"]
+    source.write_text("".join(f"{line}\n" for line in lines))
+    folder = written(tmp_path / "model")
+    translator = fairseq_fastdec.load(folder)
+    export(translator, folder / "model.fastdec")
+    for model in ([folder / "model.fastdec"], [folder, "--cpu"]):
+        for number, pair in enumerate([("fra_Latn", "zho_Hant"), ("fr", "zh-Hant")]):
+            found = translate(
+                *model, output=f"{len(model)}{number}", given=["-s", pair[0], "-t", pair[1]]
+            ).decode()
+            expected = translator.translate(lines, source="fr", target="zho_Hant")
+            assert found.splitlines() == expected
+    with pytest.raises(SystemExit, match="target zh: ambiguous; choose from zho_Hans, zho_Hant"):
+        translate(folder / "model.fastdec", output="other", given=["-t", "zh"])
+
+
+@pytest.fixture
+def published(tmp_path):
+    """An imported model with recorded options, of which one names a file."""
+    marian_writing.write_shortlist(tmp_path / "lex.bin", 2, [[2 + n % 6] for n in range(22)])
+    files = {"own.bin": (tmp_path / "lex.bin").read_bytes(), "sentencepiece.bpe.model": b"a"}
+    files["target.spm"] = b"b"
+    defaults = {**DEFAULTS, "beam": 3, "shortlist": "own.bin"}
+    return written(tmp_path / "model", "one pair", defaults=defaults, files=files)
+
+
+def test_recorded_options_are_part_of_the_settings(published):
+    model = CorpusModel([str(published)], {"bpe": None})
+    before = model.settings()
+    (published / "own.bin").write_bytes(b"changed")
+    assert model.settings()["files"] != before["files"]
+    (published / "generation.json").write_text('{"beam": 2}')
+    assert len(model.settings()["files"]) == len(before["files"]) - 1
+
+
+def test_recorded_options_on_another_machine(published, tmp_path, monkeypatch):
+    copy, files = CorpusModel([str(published)], {"bpe": None}).portable()
+    assert copy.paths == ["model0/checkpoint.pt"]
+    for name, path in files.items():
+        (tmp_path / "other" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "other" / name).write_bytes(Path(path).read_bytes())
+    assert (tmp_path / "other" / "bpe_codes" / "target.spm").read_bytes() == b"b"
+    lines = ["w1 w2 w3", "w5 w6"]
+    expected = fairseq_fastdec.load(published, bpe=None).translate(lines)
+    monkeypatch.chdir(tmp_path / "other")
+    own = copy.translator(OutputRules(), None)
+    found = [line.hypotheses[0].text for line in own.translate_lines(lines)]
+    assert found == expected
+    free = fairseq_fastdec.load(published, bpe=None, shortlist=None)
+    assert found != free.translate(lines)

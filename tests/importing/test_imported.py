@@ -1,6 +1,7 @@
 """Imported models that are written, loaded and decoded."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -67,6 +68,7 @@ def test_precisions(arch, precision, tmp_path):
 
 def test_shared_parameters_count_once():
     imported = random_model()
+    imported = replace(imported, state=dict(imported.state))
     n_parameters = sum(own.numel() for own in imported.state.values())
     embeddings = imported.state["encoder.embed_tokens.weight"]
     imported.state["decoder.embed_tokens.weight"] = embeddings
@@ -84,7 +86,7 @@ def test_shared_parameters_count_once():
 def published(tmp_path_factory):
     """A model that was published with options, and one without."""
     folder = tmp_path_factory.mktemp("published")
-    defaults = ({**PUBLISHED, "finalize": "paper"}, {})
+    defaults = ({**PUBLISHED, "finalize": "hf"}, {})
     paths = (folder / "with", folder / "without")
     made = [
         fairseq_fastdec.load(written(path, "one pair", defaults=own))
@@ -101,14 +103,15 @@ GIVEN = [
     {"max_len_b": 4},
     {"finalize": "fairseq"},
     {"beam": 4, "nbest": 3, "lenpen": 1.0, "max_len_a": 1.0, "max_len_b": 2},
-    {"decoding": "variable_beam"},
+    {"decoding": "beam"},
+    {"no_repeat_ngram_size": 2},
 ]
 
 
 @pytest.mark.parametrize("given", GIVEN, ids=str)
 def test_they_apply_unless_others_are_given(published, given):
     with_options, without = published
-    explicit = {**PUBLISHED, "finalize": "paper", **given}
+    explicit = {**PUBLISHED, "finalize": "hf", **given}
     found = with_options.translate(LINES, details=True, **given)
     assert found == without.translate(LINES, details=True, **explicit)
     assert with_options.translate(LINES[0], **given) == without.translate(LINES[0], **explicit)
@@ -125,11 +128,27 @@ def test_they_yield_to_the_method_of_a_call(published, decoding):
     explicit = {name: own for name, own in PUBLISHED.items() if has_beams or name not in (
         "beam", "nbest", "finalize",
     )}  # fmt: skip
-    if has_beams and decoding != "fairseq":
-        explicit["finalize"] = "paper"
+    if decoding == "beam":
+        explicit["finalize"] = "hf"
     found = with_options.translate(LINES, decoding=decoding)
     assert found == without.translate(LINES, decoding=decoding, **explicit)
     assert isinstance(found[0], list) == has_beams
+
+
+def test_the_rule_of_transformers_yields_to_pruning(published):
+    with_options, without = published
+    found = with_options.translate(LINES, prune_threshold=1.0)
+    assert found == without.translate(LINES, prune_threshold=1.0, **PUBLISHED)
+    with pytest.raises(ValueError, match="cannot be combined with --finalize hf; remove one"):
+        with_options.translate(LINES, prune_threshold=1.0, finalize="hf")
+
+
+def test_samples(published):
+    with_options, without = published
+    torch.manual_seed(3)
+    found = with_options.translate(LINES, sampling=True)
+    torch.manual_seed(3)
+    assert found == without.translate(LINES, sampling=True, **PUBLISHED)
 
 
 @pytest.mark.parametrize("finalize", ["hf", "hf_early"])

@@ -24,6 +24,14 @@ SPLIT = ["--block-ffn", "split", "--block-ffn-embed-dim", "16"]
 FROZEN = ["--identity-first-head", "--freeze-base"]
 SEQUENTIAL = ["--block-heads", "sequential", "--identity-first-head", "--block-output-rank", "8"]
 BY_POSITION = ["--sub-loss", "random-position"]
+MARIAN = [
+    "--output-bias", "--first-input", "pad", "--sinusoids", "marian", "--norm-epsilon", "1e-6",
+    "--activation-fn", "swish",
+]  # fmt: skip
+SSRU = [
+    "--decoder-autoreg", "ssru", "--no-final-norms", "--encoder-normalize-before",
+    "--decoder-normalize-before",
+]  # fmt: skip
 DOUBLE = [
     "--task", "translation_double_token", "--criterion", "label_smoothed_cross_entropy",
     "--label-smoothing", "0.1",
@@ -52,6 +60,9 @@ CASES = {
     "bleu": [*HEADS, *FROZEN, *FINETUNED, *EVERY_BLEU, "--decoding", "blockwise"]
     + ["--best-checkpoint-metric", "tokens_per_invocation"]
     + ["--maximize-best-checkpoint-metric", "--save-interval-updates", "5"],
+    "heads with the options of Marian": [*HEADS, *MARIAN, *SSRU],
+    "Marian, autocast": ["--arch", "marian_transformer", "--cpu-autocast", "--update-freq", "2"]
+    + ["--criterion", "label_smoothed_cross_entropy"],
     "autocast": [*HEADS, "--cpu-autocast", "--update-freq", "2"],
     "double-token": [*DOUBLE, *DOUBLE_ARCH, *EVERY_BLEU],
     "double-token, l2r": [*DOUBLE, *DOUBLE_ARCH, "--token-order", "l2r", "--update-freq", "2"],
