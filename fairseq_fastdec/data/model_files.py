@@ -15,6 +15,8 @@ CODES = ("bpe.codes", "code", "bpecodes", "sentencepiece.bpe.model", "spm.model"
 TARGET_PIECES = "target.spm"
 # The dictionary of all languages of a model.
 DICTIONARY_OF_ALL = "dict.all.txt"
+# In data for a model whose inputs name languages: the options of the task translation_languages.
+LANGUAGES = "languages.json"
 # The decoding options that an imported model was published with.
 RECORDED = "generation.json"
 # Those that are names of files beside the checkpoint.

@@ -1,12 +1,15 @@
 """fairseq's translation task with a choice of decoding methods."""
 
+import os
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from fairseq import utils
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from ..data.model_files import LANGUAGES
 from ..decoding.options import DecodingOptions
 from ..models.finetuning import check_finetuned
 from .fast_decoding import FastDecoding
@@ -52,8 +55,14 @@ class TranslationFastdecTask(TokenOrders, FastDecoding, TranslationTask):
         """See fairseq; an empty split is rejected before fairseq divides by its size.
 
         Raises:
-            ValueError: if the split is empty.
+            ValueError: if the split is empty, or for data that need another task.
         """
+        folder = utils.split_paths(self.cfg.data)[0]
+        if not hasattr(self, "languages") and os.path.isfile(os.path.join(folder, LANGUAGES)):
+            raise ValueError(
+                f"--task translation: {folder} has {LANGUAGES}, since its model reads languages "
+                "from inputs; use --task translation_languages"
+            )
         empty = ValueError(
             f"{self.cfg.data}: the split {split!r} has no sentences; check the input files of "
             "fairseq-preprocess"

@@ -9,11 +9,12 @@ from functools import cached_property
 from typing import Any, Optional
 
 import torch
+from fairseq import utils
 from fairseq.data import Dictionary, FairseqDataset
 from fairseq.tasks import register_task
 from torch import Tensor
 
-from ..data.model_files import DICTIONARY_OF_ALL
+from ..data.model_files import DICTIONARY_OF_ALL, LANGUAGES
 from ..translating.languages import Languages, Pair, Surroundings
 from .translation_fastdec import TranslationFastdecConfig, TranslationFastdecTask
 
@@ -50,7 +51,8 @@ class TranslationLanguagesTask(TranslationFastdecTask):
     """Translation with tokens of languages around sentences.
 
     ``--source-lang`` and ``--target-lang`` choose the pair. The dictionary is ``dict.LANGUAGE.txt``
-    of the data or, if there is none, ``dict.all.txt``.
+    of the data or, if there is none, ``dict.all.txt``. If no languages and formats are given, they
+    are those of ``languages.json`` in the data, if it exists.
     """
 
     cfg: TranslationLanguagesConfig
@@ -61,8 +63,7 @@ class TranslationLanguagesTask(TranslationFastdecTask):
             ValueError: for a language that the model does not have.
         """
         super().__init__(cfg, src_dict, tgt_dict)
-        tokens = json.loads(cfg.language_tokens)
-        self.languages = Languages(tokens, cfg.source_format, cfg.target_format)
+        self.languages = languages_of(cfg)
         self.pair = self.languages.pair(cfg.source_lang, cfg.target_lang)
 
     @classmethod
@@ -169,6 +170,23 @@ class TranslationLanguagesTask(TranslationFastdecTask):
 
     def _with_languages(self, sentence: Tensor) -> Tensor:
         return sentence.new_tensor(self.surroundings.around(sentence.tolist()))
+
+
+def languages_of(cfg: Any) -> Languages:
+    """The languages that the options of the task give, or else those of the data.
+
+    Raises:
+        ValueError: for a damaged file.
+    """
+    given = (json.loads(cfg.language_tokens), cfg.source_format, cfg.target_format)
+    path = os.path.join((utils.split_paths(cfg.data) or [""])[0], LANGUAGES)
+    if Languages(*given) != Languages() or not os.path.isfile(path):
+        return Languages(*given)
+    try:
+        with open(path, encoding="utf-8") as file:
+            return Languages(**json.load(file))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: is not valid ({error}); prepare the data again") from error
 
 
 class _Changed(FairseqDataset):

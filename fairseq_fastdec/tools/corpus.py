@@ -172,6 +172,9 @@ class Corpus:
         self.dataset = self.task.dataset(cfg.dataset.gen_subset)
         self._tokenizer = self.task.build_tokenizer(cfg.tokenizer)
         self._bpe = self.task.build_bpe(cfg.bpe)
+        # Models of many languages: translations begin with tokens that are not part of the text.
+        around = getattr(self.task, "surroundings", None)
+        self._n_before = 0 if around is None else len(around.prefix)
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -210,7 +213,8 @@ class Corpus:
         return self.task.source_dictionary.string(self.dataset.src[index])
 
     def target_tokens(self, tokens: Tensor) -> str:
-        """The tokens of a translation ``[m]``, separated by spaces, without EOS."""
+        """The words of a translation ``[m]``, separated by spaces, without EOS and languages."""
+        tokens = tokens[self._n_before :]
         return self.task.target_dictionary.string(tokens, self._cfg.common_eval.post_process)
 
     def translation(self, tokens: str) -> DecodedText:
@@ -222,7 +226,9 @@ class Corpus:
         dictionary = self.task.target_dictionary
         return self.plain(
             dictionary.string(
-                self._target(index), self._cfg.common_eval.post_process, escape_unk=True
+                self._target(index)[self._n_before :],
+                self._cfg.common_eval.post_process,
+                escape_unk=True,
             )
         )
 

@@ -13,11 +13,13 @@ dictionaries. MODEL is a checkpoint or its directory, such as one of the command
 
 import argparse
 import gzip
+import json
 import lzma
 import multiprocessing
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
@@ -28,7 +30,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
 from ..data import atomic_files
-from ..data.model_files import ENCODER_OF_GPT2
+from ..data.model_files import ENCODER_OF_GPT2, LANGUAGES
 from ..data.text import without_mark
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import imports_unheard, results_only
@@ -168,7 +170,7 @@ def build(
 def split_by_model(
     args: argparse.Namespace, languages: tuple[str, str], raw: dict[str, dict[str, list[str]]]
 ) -> dict[tuple[str, str], list[str]]:
-    """The text in the subwords of a model, whose dictionaries and files of BPE are copied."""
+    """The text in the subwords of a model, whose dictionaries, BPE and languages are copied."""
     from ..checkpoints.loading import load
 
     translator = load(args.model, source_lang=languages[0], target_lang=languages[1])
@@ -179,6 +181,9 @@ def split_by_model(
         beside = [Path(codes), Path(codes).with_name(ENCODER_OF_GPT2)]
         for path in filter(Path.is_file, beside):
             shutil.copy(path, args.destdir)
+    if translator.languages is not None:
+        languages_text = json.dumps(asdict(translator.languages))
+        atomic_files.write_text(args.destdir / LANGUAGES, languages_text + "\n")
     coders = {source: codec.coders, target: codec.target_coders}
     return {
         (split, language): [

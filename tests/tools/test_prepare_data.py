@@ -2,13 +2,18 @@
 
 import gzip
 import lzma
+import re
 
 import pytest
 from fairseq import options
 from fairseq.data import Dictionary, data_utils, encoders
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq_cli import generate
 
+import fairseq_fastdec
 from fairseq_fastdec.tools import prepare_data
+from fairseq_fastdec.translating.text import SentencePiece
+from tests.support import command_line, huggingface, imported_models, skips
 
 ENGLISH = [
     "Choose Format - Cells to open the dialog.",
@@ -194,3 +199,86 @@ def test_options_are_checked(error_of, capsys):
         message = capsys.readouterr().err
         assert f"--max-len: {value}: must be a whole number of at least 1" in message
     assert "--target-lang are both en" in error_of("-t", "en")
+
+
+MODEL_ENGLISH, MODEL_GERMAN = ["w1 w2 w3", "w5 new"], ["w7 w7", "w0 w19 w19"]
+
+
+@pytest.fixture()
+def text_of_a_model(tmp_path):
+    """Prefixes of text in the words of a model, by the names of its languages."""
+
+    def text(source, target):
+        for split in ("train", "valid"):
+            for language, lines in ((source, MODEL_ENGLISH), (target, MODEL_GERMAN)):
+                path = tmp_path / f"{split}.{language}"
+                path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        words = ["-s", source, "-t", target, "--destdir", tmp_path / "data", "--workers", 1]
+        return [*words, "--train", tmp_path / "train", "--valid", tmp_path / "valid"]
+
+    return text
+
+
+def prepared(*arguments):
+    prepare_data.main([str(argument) for argument in arguments])
+
+
+def test_the_subwords_and_dictionaries_of_a_model(text_of_a_model, tmp_path):
+    model = imported_models.written(tmp_path / "model", "one pair")
+    prepared(*text_of_a_model("en", "de"), "--model", model)
+    data = tmp_path / "data"
+    assert sentences(data, "train", "en") == ["w1 w2 w3", "w5 <unk>"]
+    assert sentences(data, "valid", "de") == MODEL_GERMAN
+    for language in ("en", "de"):
+        own, of_model = ((folder / f"dict.{language}.txt").read_text() for folder in (data, model))
+        assert own == of_model
+    assert not (data / "languages.json").exists()
+
+
+def test_a_model_of_many_languages(text_of_a_model, tmp_path):
+    model = imported_models.written(tmp_path / "model")
+    pair = ("eng_Latn", "zho_Hans")
+    prepared(*text_of_a_model(*pair), "--model", model / "checkpoint.pt")
+    data = tmp_path / "data"
+    command = [data, "--path", model / "checkpoint.pt", "--gen-subset", "valid", "--max-len-b", 9]
+    command += ["--decoding", "greedy"]
+    task = ["--task", "translation_languages"]
+    printed = command_line.run(generate, *command, *command_line.COMMON, *task)
+    translator = fairseq_fastdec.load(model)
+    expected = translator.translate(MODEL_ENGLISH, source=pair[0], target=pair[1], max_len_b=9)
+    found = command_line.hypotheses(printed)
+    assert [found[number] for number in range(2)] == expected
+    # Text of the references has no tokens of languages.
+    assert re.findall(r"(?m)^T-\d\t(.*)$", printed) == [MODEL_GERMAN[0], MODEL_GERMAN[1]]
+    with pytest.raises(ValueError, match="data has languages.json.*use --task translation_lang"):
+        command_line.run(generate, *command, *command_line.COMMON)
+    (data / "languages.json").write_text("[1]")
+    with pytest.raises(ValueError, match="languages.json: is not valid"):
+        command_line.run(generate, *command, *command_line.COMMON, *task)
+
+
+@pytest.mark.parametrize(
+    "given", [["--bpe-operations", 9], ["--min-frequency", 3], ["--separate-dictionaries"]]
+)
+def test_what_a_model_has_cannot_be_learned(text_of_a_model, tmp_path, given, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        prepared(*text_of_a_model("en", "de"), "--model", tmp_path, *given)
+    assert f"{given[0]}: has no effect with --model; remove one of them" in str(stopped.value)
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_files_of_a_bpe_are_copied(text_of_a_model, tmp_path):
+    skips.needs("sentencepiece")
+    pieces = {"sentencepiece.bpe.model": "en", "target.spm": "de"}
+    files = {
+        name: huggingface.train_sentencepiece(tmp_path / language, language).read_bytes()
+        for name, language in pieces.items()
+    }
+    model = imported_models.written(tmp_path / "model", "one pair", files=files)
+    prepared(*text_of_a_model("en", "de"), "--model", model)
+    assert {name: (tmp_path / "data" / name).read_bytes() for name in pieces} == files
+    # Each side has the pieces of its own model.
+    for name, (language, lines) in zip(files, {"en": MODEL_ENGLISH, "de": MODEL_GERMAN}.items()):
+        text = (tmp_path / "data" / "text" / f"valid.{language}").read_text(encoding="utf-8")
+        own = SentencePiece(files[name])
+        assert text.splitlines() == [own.encode(line) for line in lines]

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from fairseq.data import Dictionary, data_utils
 
+import fairseq_fastdec
 from fairseq_fastdec.corpora import progress_bar
 from fairseq_fastdec.tasks.translation_fastdec import TranslationFastdecTask
+from fairseq_fastdec.tools import prepare_data
 from fairseq_fastdec.tools.distillation import command, dataset, teacher
-from tests.support import command_line
+from tests.support import command_line, imported_models
 
 COMMAND = [sys.executable, "-m", "fairseq_fastdec", "distill"]
 LIMITS = ["--max-len-b", 12]
@@ -389,3 +391,31 @@ def test_other_tasks_keep_their_own_decoding(tmp_path):
     assert command.parse_args(common).decoding == "streaming"
     double = command.parse_args([*common, "--task", "translation_double_token"])
     assert double.decoding is None and double.gen_subset == "train"
+
+
+def test_a_teacher_of_many_languages(tmp_path):
+    """Its translations are written without the token of their language."""
+    model = imported_models.written(tmp_path / "model")
+    source, target = "eng_Latn", "zho_Hans"
+    lines = ["w1 w2 w3", "w5", "w7 w7 w1"]
+    for language in (source, target):
+        (tmp_path / f"text.{language}").write_text("".join(f"{line}\n" for line in lines))
+    text = [f"--{split}" for split in ("train", "valid")]
+    prepare_data.main([
+        "-s", source, "-t", target, "--model", str(model), "--destdir", str(tmp_path / "data"),
+        *(word for flag in text for word in (flag, str(tmp_path / "text"))),
+    ])  # fmt: skip
+    command.main([
+        str(tmp_path / "data"), "--task", "translation_languages", "--path",
+        str(model / "checkpoint.pt"), "--decoding", "greedy", "--max-len-b", "9", "--cpu",
+        "--destdir", str(tmp_path / "out"), "--workers", "1",
+    ])  # fmt: skip
+    translator = fairseq_fastdec.load(model)
+    expected = translator.translate(lines, source=source, target=target, max_len_b=9)
+    written = (tmp_path / "out" / "data" / "text" / f"train.{target}").read_text().splitlines()
+    # The random model generates tokens of languages, too, which are no text.
+    is_text = [[word for word in line.split() if "__" not in word] for line in written]
+    assert [" ".join(words) for words in is_text] == expected
+    assert not any(line.startswith(f"__{target}__") for line in written)
+    copied = tmp_path / "out" / "data" / "languages.json"
+    assert copied.read_bytes() == (tmp_path / "data" / "languages.json").read_bytes()
