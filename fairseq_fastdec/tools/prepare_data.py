@@ -6,6 +6,9 @@
 reads corpus/train.en, corpus/train.de and so on, plain or compressed (.xz, .gz). Text is processed
 exactly as by ``--tokenizer moses --bpe subword_nmt --bpe-codes DESTDIR/bpe.codes`` in
 fairseq-interactive, with the same code.
+
+With --model MODEL, text is split into the subwords of this model, and binarised with its
+dictionaries. MODEL is a checkpoint or its directory, such as one of the command import.
 """
 
 import argparse
@@ -25,6 +28,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
 from ..data import atomic_files
+from ..data.model_files import ENCODER_OF_GPT2
 from ..data.text import without_mark
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import imports_unheard, results_only
@@ -35,6 +39,7 @@ with imports_unheard():
 
 OPENERS: dict[str, Callable[..., Any]] = {"": open, ".xz": lzma.open, ".gz": gzip.open}
 CHUNK = 500
+BPE_OPERATIONS, MIN_FREQUENCY = 8000, 2
 
 # The encoder in a worker process.
 _encoder: Any
@@ -65,18 +70,24 @@ def parse_args(arguments: Optional[Sequence[str]]) -> argparse.Namespace:
         )
     parser.add_argument("--destdir", type=path_of, required=True, metavar="DIR")
     parser.add_argument(
+        "--model",
+        type=path_of,
+        metavar="MODEL",
+        help="use the tokenizer, the BPE and the dictionaries of this model (default: learn them)",
+    )
+    parser.add_argument(
         "--bpe-operations",
         type=positive,
-        default=8000,
+        default=BPE_OPERATIONS,
         metavar="N",
-        help="number of BPE merges (default: 8000)",
+        help="number of BPE merges (default: %(default)s)",
     )
     parser.add_argument(
         "--min-frequency",
         type=positive,
-        default=2,
+        default=MIN_FREQUENCY,
         metavar="N",
-        help="do not merge pairs of symbols that occur less often (default: 2)",
+        help="do not merge pairs of symbols that occur less often (default: %(default)s)",
     )
     parser.add_argument(
         "--separate-dictionaries",
@@ -109,6 +120,7 @@ def prepare(args: argparse.Namespace) -> None:
     languages = (args.source_lang, args.target_lang)
     if languages[0] == languages[1]:
         raise ValueError(f"--source-lang and --target-lang are both {languages[0]}: name two")
+    check_has_use(args)
     splits = {"train": args.train, "valid": args.valid, "test": args.test}
     raw = {
         split: read_split(f"--{split}", prefixes, languages)
@@ -123,12 +135,65 @@ def prepare(args: argparse.Namespace) -> None:
         raise
 
 
+def check_has_use(args: argparse.Namespace) -> None:
+    """
+    Raises:
+        ValueError: for an option of learning a BPE or dictionaries, which a model has.
+    """
+    for flag, is_given in (
+        ("--bpe-operations", args.bpe_operations != BPE_OPERATIONS),
+        ("--min-frequency", args.min_frequency != MIN_FREQUENCY),
+        ("--separate-dictionaries", args.separate_dictionaries),
+    ):
+        if args.model is not None and is_given:
+            raise ValueError(f"{flag}: has no effect with --model; remove one of them")
+
+
 def build(
     args: argparse.Namespace, languages: tuple[str, str], raw: dict[str, dict[str, list[str]]]
 ) -> None:
     """Fill the empty DESTDIR."""
     text_dir = args.destdir / "text"
     text_dir.mkdir()
+    split_by = split_by_new_codes if args.model is None else split_by_model
+    subwords = split_by(args, languages, raw)
+    for split in raw:
+        pairs = list(zip(*(subwords[split, language] for language in languages)))
+        if split == "train":
+            pairs = clean(pairs, args.max_len, args.max_ratio)
+        write_split(text_dir / split, languages, pairs)
+    binarize(args, text_dir, list(raw))
+
+
+def split_by_model(
+    args: argparse.Namespace, languages: tuple[str, str], raw: dict[str, dict[str, list[str]]]
+) -> dict[tuple[str, str], list[str]]:
+    """The text in the subwords of a model, whose dictionaries and files of BPE are copied."""
+    from ..checkpoints.loading import load
+
+    translator = load(args.model, source_lang=languages[0], target_lang=languages[1])
+    codec, (source, target) = translator.codec, languages
+    for language, dictionary in ((source, codec.source), (target, codec.target)):
+        dictionary.save(str(args.destdir / "text" / f"dict.{language}.txt"))
+    for codes in filter(None, (codec.codes, codec.target_codes)):
+        beside = [Path(codes), Path(codes).with_name(ENCODER_OF_GPT2)]
+        for path in filter(Path.is_file, beside):
+            shutil.copy(path, args.destdir)
+    coders = {source: codec.coders, target: codec.target_coders}
+    return {
+        (split, language): [
+            codec.segmented(line.strip(), coders[language])
+            for line in tqdm(lines, f"subwords {split}.{language}", unit=" lines", mininterval=1)
+        ]
+        for split, sides in raw.items()
+        for language, lines in sides.items()
+    }
+
+
+def split_by_new_codes(
+    args: argparse.Namespace, languages: tuple[str, str], raw: dict[str, dict[str, list[str]]]
+) -> dict[tuple[str, str], list[str]]:
+    """The text in the subwords of a BPE that is learned from the training text."""
     tokenized = {
         (split, language): tokenize(lines, language, args.workers, f"tokenizing {split}.{language}")
         for split, sides in raw.items()
@@ -137,18 +202,12 @@ def build(
     codes = args.destdir / "bpe.codes"
     train_sides = [tokenized["train", language] for language in languages]
     learn_codes(train_sides, codes, args.bpe_operations, args.min_frequency)
-    for split in raw:
-        sides = [
-            split_subwords(
-                tokenized[split, language], codes, args.workers, f"subwords {split}.{language}"
-            )
-            for language in languages
-        ]
-        pairs = list(zip(*sides))
-        if split == "train":
-            pairs = clean(pairs, args.max_len, args.max_ratio)
-        write_split(text_dir / split, languages, pairs)
-    binarize(args, text_dir, list(raw))
+    return {
+        (split, language): split_subwords(
+            lines, codes, args.workers, f"subwords {split}.{language}"
+        )
+        for (split, language), lines in tokenized.items()
+    }
 
 
 def read_split(
@@ -303,7 +362,10 @@ def binarize(args: argparse.Namespace, text_dir: Path, splits: list[str]) -> Non
     for split in splits:
         arguments += [f"--{split}pref", str(text_dir / split)]
     arguments += ["--destdir", str(args.destdir), "--workers", str(args.workers)]
-    if not args.separate_dictionaries:
+    if args.model is not None:
+        for flag, language in (("--srcdict", args.source_lang), ("--tgtdict", args.target_lang)):
+            arguments += [flag, str(text_dir / f"dict.{language}.txt")]
+    elif not args.separate_dictionaries:
         arguments.append("--joined-dictionary")
     print("+ fairseq-preprocess " + shlex.join(arguments), flush=True)
     preprocess.main(options.get_preprocessing_parser().parse_args(arguments))

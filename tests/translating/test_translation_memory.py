@@ -154,7 +154,7 @@ def test_in_calls_from_python(tmp_path):
     assert translator.translate(lines, **options) == expected
     assert [translator.translate(line, **options) for line in lines[:5]] == expected[:5]
     generator = translator.built({"decoding": "greedy", **options})
-    (batch,) = translator.batches.of(
+    (batch,) = translator.of_pair().batches.of(
         generator, [torch.tensor(translator.codec.encode(lines[0]))], 1, None
     )
     generator.generate(translator.models, batch)

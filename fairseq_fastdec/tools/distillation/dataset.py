@@ -9,6 +9,7 @@ from pathlib import Path
 from fairseq import options
 
 from ...corpora.filters import Filters
+from ...data.model_files import CODES, ENCODER_OF_GPT2, TARGET_PIECES
 from ...processes.noise import imports_unheard
 from ...translating.command_line import in_words
 from ..corpus import Corpus
@@ -96,8 +97,8 @@ def binarize(destination: Path, original: Path, languages: tuple[str, str], work
 
 
 def copy_rest(original: Path, destination: Path) -> None:
-    """Copy validation and test data and BPE codes."""
-    for pattern in ("valid*", "test*", "bpe.codes"):
+    """Copy validation and test data, and the files of the BPE."""
+    for pattern in ("valid*", "test*", *CODES, TARGET_PIECES, ENCODER_OF_GPT2):
         for file in original.glob(pattern):
             if file.is_file():
                 shutil.copy2(file, destination)
