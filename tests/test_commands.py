@@ -56,7 +56,10 @@ def test_every_command_says_what_it_takes(name, capsys):
     with pytest.raises(SystemExit) as stopped:
         front.main([name, "--help"])
     assert stopped.value.code == 0
-    flags = {"prepare-data": "--destdir", "distill": "--destdir", "serve": "--config"}
+    flags = {
+        **dict.fromkeys(["prepare-data", "distill", "import"], "--destdir"),
+        "serve": "--config",
+    }
     assert flags.get(name, "--output") in capsys.readouterr().out
     assert callable(importlib.import_module(f"fairseq_fastdec.{front.COMMANDS[name][1]}").main)
 

@@ -16,10 +16,11 @@ from fairseq import checkpoint_utils
 from fairseq import options as fairseq_options
 from fairseq_cli import generate as generate_cli
 
+import fairseq_fastdec
 from fairseq_fastdec import __main__ as front
 from fairseq_fastdec.decoding.option_rules import check_options
 from fairseq_fastdec.decoding.options import DecodingOptions
-from tests.support import command_line, skips, snippets, stock_commands, tiny
+from tests.support import command_line, huggingface, skips, snippets, stock_commands, tiny
 from tests.support.snippets import DOCUMENTS, FRONT_PAGE, ROOT
 
 COMMANDS = [command for document in DOCUMENTS for command in snippets.commands(document)]
@@ -27,6 +28,7 @@ PARSERS = {
     "fairseq-train": fairseq_options.get_training_parser,
     "fairseq-generate": fairseq_options.get_generation_parser,
     "fairseq-interactive": fairseq_options.get_interactive_generation_parser,
+    "fairseq-preprocess": fairseq_options.get_preprocessing_parser,
 }
 # Programs of others, whose options are not ours to know.
 FOREIGN = {
@@ -225,6 +227,38 @@ def test_the_python_code_of_its_page_runs(monkeypatch):
         else:
             exec(code, names)
     assert names["translation"].text and names["translation"].alignment
+
+
+def test_the_page_of_imported_models(tmp_path, monkeypatch):
+    """Its Python code runs, and its commands train heads on an imported model."""
+    page = ROOT / "docs" / "imported_models.md"
+    for name, kind in (("opus-mt-en-de", "marian"), ("nllb-200", "nllb")):
+        (tmp_path / name).mkdir()
+        huggingface.save(tmp_path / name, kind)
+    for language in ("en", "de"):
+        lines = (ROOT / "examples/en_de/data" / f"valid.{language}").read_text("utf-8").split("\n")
+        short = [" ".join(line.split()[:5]) for line in lines[:40] if line]
+        for split in ("train", "valid"):
+            (tmp_path / f"{split}.raw.{language}").write_text("\n".join(short) + "\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    front.main(["import", "opus-mt-en-de", "--destdir", "en-de"])
+    front.main(["import", "nllb-200", "--destdir", "nllb"])
+    names = {"fairseq_fastdec": fairseq_fastdec}
+    for block in snippets.blocks(page, "python"):
+        exec(compile(block, "imported_models.md", "exec"), names)
+    assert fairseq_fastdec.load("for-transformers").translate("No", beam=1)
+    commands = list(snippets.commands(page))
+    (binarise,) = (own for own in commands if own.program == "fairseq-preprocess")
+    command_line.preprocess(*binarise.words[1:])
+    (train,) = (own for own in commands if "train" in own.words[3:4])
+    few = ["--max-update", 4, "--max-tokens", 400, "--warmup-updates", 2, "--num-workers", 0]
+    command_line.run(_cli_of(train), *train.words[3:], "--cpu", "--no-progress-bar", *few)
+    options = ["--gen-subset", "valid", "--max-len-b", 20, "--decoding"]
+    heads = "blockwise-en-de/checkpoint_last.pt"
+    printed = command_line.generate("data-bin/imported", heads, *options, "blockwise")
+    greedy = command_line.generate("data-bin/imported", "en-de/checkpoint.pt", *options, "greedy")
+    assert len(command_line.hypotheses(printed)) > 30
+    assert command_line.hypotheses(printed) == command_line.hypotheses(greedy)
 
 
 @pytest.mark.skipif(tiny.OLD_FAIRSEQ, reason=skips.STOCK_0_12_2)

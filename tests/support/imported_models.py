@@ -29,7 +29,6 @@ SMALL = {**tiny.SIZES, "encoder_layers": 1, "decoder_layers": 1, "share_all_embe
 DEFAULTS = {"max_len_a": 0.0, "max_len_b": 9}
 
 
-@functools.cache
 def random_model(format="NLLB", arch="transformer", seed=0, **options):
     """A model whose outputs are different for different sentences and languages.
 
@@ -37,6 +36,12 @@ def random_model(format="NLLB", arch="transformer", seed=0, **options):
         format: a key of :data:`FORMATS`.
         options: of the architecture.
     """
+    made = _made(format, arch, seed, **options)
+    return replace(made, state=dict(made.state))
+
+
+@functools.cache
+def _made(format, arch, seed, **options):
     has_languages = format not in ("BART", "one pair")
     names = {name: f"__{name}__" for name in LANGUAGES} if has_languages else {}
     words = [f"w{number}" for number in range(N_WORDS)]
