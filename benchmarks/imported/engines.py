@@ -18,7 +18,7 @@ Decode = Callable[[], Any]
 
 
 class Search(NamedTuple):
-    """How sentences are decoded.
+    """The options of a search.
 
     Attributes:
         batch: the number of sentences that are decoded at once.

@@ -41,14 +41,14 @@ def random_model(name: str, directory: Path, sizes: dict[str, Any]) -> Model:
         sizes: values of the config that replace the published ones, for tests.
     """
     source, kind = directory / "hugging_face", RANDOM[name]
-    lines = (
+    english, german = (
         (EN_DE / f"data/test.{language}").read_text().splitlines() for language in ("en", "de")
     )
     published = {**KINDS[kind].published, **sizes}
     if kind == "marian":
         last = published["vocab_size"] - 1
         published |= {"pad_token_id": last, "decoder_start_token_id": last}
-    model = new_model(kind, source, *lines, PIECES, **published)
+    model = new_model(kind, source, english, german, PIECES, **published)
     model.save_pretrained(source)
     if kind == "marian":
         _fill_up(source / "vocab.json", last)

@@ -6,8 +6,9 @@ import pytest
 
 from benchmarks.imported import command
 from benchmarks.imported.models import RANDOM, STUDENT
+from tests.support.skips import needs
 
-pytest.importorskip("transformers")
+needs("transformers")
 SIZES = dict(
     d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=32, decoder_ffn_dim=32,
     encoder_attention_heads=2, decoder_attention_heads=2, vocab_size=900,
