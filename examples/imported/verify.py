@@ -179,10 +179,11 @@ def main() -> None:
     """Compare, print a table, and write JSON."""
     args = parse_args()
     args.workdir.mkdir(parents=True, exist_ok=True)
+    origin = commands.provenance()
     measure = published if args.published_sizes else verify
     found = {name: measure(name, args) for name in args.models}
     versions = {name: metadata.version(name) for name in PACKAGES}
-    document = {**commands.provenance(), "versions": versions, "models": found}
+    document = {**origin, "versions": versions, "models": found}
     kind = "published_sizes" if args.published_sizes else "tokens"
     output = args.json or args.workdir / f"{kind}.json"
     atomic_files.write_text(output, json.dumps(document, indent=1) + "\n")
