@@ -28,7 +28,6 @@ PARSERS = {
     "fairseq-train": fairseq_options.get_training_parser,
     "fairseq-generate": fairseq_options.get_generation_parser,
     "fairseq-interactive": fairseq_options.get_interactive_generation_parser,
-    "fairseq-preprocess": fairseq_options.get_preprocessing_parser,
 }
 # Programs of others, whose options are not ours to know.
 FOREIGN = {
@@ -239,7 +238,7 @@ def test_the_page_of_imported_models(tmp_path, monkeypatch):
         lines = (ROOT / "examples/en_de/data" / f"valid.{language}").read_text("utf-8").split("\n")
         short = [" ".join(line.split()[:5]) for line in lines[:40] if line]
         for split in ("train", "valid"):
-            (tmp_path / f"{split}.raw.{language}").write_text("\n".join(short) + "\n", "utf-8")
+            (tmp_path / f"{split}.{language}").write_text("\n".join(short) + "\n", "utf-8")
     monkeypatch.chdir(tmp_path)
     front.main(["import", "opus-mt-en-de", "--destdir", "en-de"])
     front.main(["import", "nllb-200", "--destdir", "nllb"])
@@ -248,8 +247,8 @@ def test_the_page_of_imported_models(tmp_path, monkeypatch):
         exec(compile(block, "imported_models.md", "exec"), names)
     assert fairseq_fastdec.load("for-transformers").translate("No", beam=1)
     commands = list(snippets.commands(page))
-    (binarise,) = (own for own in commands if own.program == "fairseq-preprocess")
-    command_line.preprocess(*binarise.words[1:])
+    (prepare,) = (own for own in commands if "prepare-data" in own.words)
+    front.main(prepare.words[3:])
     (train,) = (own for own in commands if "train" in own.words[3:4])
     few = ["--max-update", 4, "--max-tokens", 400, "--warmup-updates", 2, "--num-workers", 0]
     command_line.run(_cli_of(train), *train.words[3:], "--cpu", "--no-progress-bar", *few)
