@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .imported import Imported
 
 HUGGING_FACE, MARIAN = ".huggingface", ".marian"
+PARAMETERS = ("model*.safetensors*", "pytorch_model*.bin*")
 MARIAN_FILES = ("*.npz", "model*.bin", "*.intgemm*.bin")
 
 
@@ -20,11 +21,19 @@ def reader_of(path: Any) -> str:
     place = Path(path)
     if place.is_file():
         return MARIAN if place.suffix in (".npz", ".bin") else ""
-    if not place.is_dir() or any(place.glob("*.pt")):
+    if not place.is_dir():
         return ""
-    if (place / "config.json").is_file():
+
+    def has(patterns: tuple[str, ...]) -> bool:
+        return any(any(place.glob(pattern)) for pattern in patterns)
+
+    # The Trainer of transformers keeps the state of its optimizer in *.pt beside the parameters.
+    is_hugging_face = (place / "config.json").is_file()
+    if has(("*.pt",)) and not (is_hugging_face and has(PARAMETERS)):
+        return ""
+    if is_hugging_face:
         return HUGGING_FACE
-    return MARIAN if any(any(place.glob(pattern)) for pattern in MARIAN_FILES) else ""
+    return MARIAN if has(MARIAN_FILES) else ""
 
 
 def read(path: PathLike) -> "Imported":

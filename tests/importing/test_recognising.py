@@ -14,6 +14,8 @@ LAYOUTS = {
     "model.bin vocab.spm config.json": HUGGING_FACE,
     "checkpoint.pt dict.en.txt": "",
     "checkpoint_best.pt config.json": "",
+    "config.json model.safetensors optimizer.pt": HUGGING_FACE,
+    "config.json pytorch_model.bin scheduler.pt": HUGGING_FACE,
     "dict.en.txt test.bin": "",
     "": "",
 }
