@@ -31,8 +31,8 @@ PARSERS = {
 }
 # Programs of others, whose options are not ours to know.
 FOREIGN = {
-    "bash", "cd", "curl", "docker", "echo", "hf", "kubectl", "mypy", "pip", "ray", "ruff", "sacrebleu",
-    "tar",
+    "bash", "cd", "curl", "docker", "echo", "hf", "kubectl", "mypy", "pip", "ray", "ruff",
+    "sacrebleu", "tar",
 }  # fmt: skip
 # What a newcomer types one after the other: trainings come before what decodes with their models.
 GUIDES = [

@@ -108,7 +108,7 @@ def test_alignments_of_an_ensemble(translator, corpus, baseline, blockwise):
     )
     for line, own in zip(LINES, found):
         tokens = torch.tensor(ensemble.codec.encode(line))
-        batch = ensemble.batches.direct(tokens).single(tokens)
+        batch = ensemble.of_pair().batches.direct(tokens).single(tokens)
         ((stock, *_),) = generator.generate(ensemble.models, batch)
         assert own.alignment == stock["alignment"]
 

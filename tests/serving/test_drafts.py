@@ -98,7 +98,7 @@ def test_right_drafts_take_one_step(translator):
     generator = translator.built({"decoding": "greedy"})
     source = torch.tensor(translator.codec.encode(LINES[0]))
     draft = torch.tensor(translator.codec.draft([translator.translate(LINES[0])]))
-    (batch,) = translator.batches.of(generator, [source], 1, None)
+    (batch,) = translator.of_pair().batches.of(generator, [source], 1, None)
     generator.generate(translator.models, dict(batch, drafts=[draft]))
     assert generator.statistics.row_invocations == 1
 
