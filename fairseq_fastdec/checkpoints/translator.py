@@ -15,7 +15,7 @@ from ..engine.kernels import loading
 from ..engine.searches import Recipe
 from ..translating.generation_options import COUNT, shown
 from ..translating.languages import Languages, Pair, chosen_pair
-from ..translating.registry import STOCK, generator_class
+from ..translating.registry import STOCK, decoding_names, generator_class
 from ..translating.results import Problem
 from ..translating.translation_memory import TranslationMemory
 from ..translating.translator import Found, SentenceJob, Translator, check_verifies
@@ -311,7 +311,11 @@ class CheckpointTranslator(Translator):
 
 def _applying(recorded: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     """The recorded options that the method of a call has."""
+    if not recorded:
+        return {}
     method = str(given.get("decoding", "beam"))
+    if method not in decoding_names():
+        return {}  # rejected when options are checked
     left_out = set[str]()
     if method == STOCK:
         left_out.add("shortlist")

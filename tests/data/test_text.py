@@ -263,7 +263,7 @@ class _Path(type(Path())):
 # Files that open what users do not write as text: the file, the call, and what it reads.
 OTHERS = {
     ("data/atomic_files.py", "open"): "files that were written",
-    ("checkpoints/loading.py", "read_text"): "options that the package has written",
+    ("data/model_files.py", "read_text"): "options that the package has written",
     ("decoding/shortlist.py", "open"): "bytes, without_mark",
     ("decoding/shortlist.py", "read_bytes"): "a binary file",
     ("decoding/statistics.py", "open"): "only writes",
@@ -274,11 +274,14 @@ OTHERS = {
     ("importing/marian_directory.py", "read_bytes"): "YAML and JSON",
     ("importing/marian_files.py", "open"): "parameters",
     ("importing/marian_files.py", "read_bytes"): "parameters",
+    ("importing/tensors.py", "read_bytes"): "parameters",
+    ("importing/vocabularies.py", "read_bytes"): "JSON and models of SentencePiece",
     ("importing/marian_vocabulary.py", "read_bytes"): "YAML and models of SentencePiece",
     ("processes/cores.py", "read_text"): "the kernel's files",
     ("processes/streams.py", "open"): "standard streams",
     ("serving/app.py", "read_text"): "a page of the package",
     ("serving/config.py", "open"): "TOML",
+    ("tasks/translation_languages.py", "open"): "JSON that prepare-data has written",
     ("tools/export.py", "read_bytes"): "codes, which translating/text.py decodes",
     ("data/kept_settings.py", "read_text"): "settings that the package has written",
     ("corpora/chunks.py", "read_bytes"): "chunks",
