@@ -51,7 +51,7 @@ class OracleNetwork:
     def reset(self):
         self._sentences, self._tokens = [], []
 
-    def encode(self, net_input):
+    def encode(self, net_input, types=None):
         self._sentences = list(range(net_input["src_tokens"].size(0)))
         self._tokens = [[] for _ in self._sentences]
 

@@ -43,7 +43,7 @@ def answers_of(oracle, monkeypatch):
         network.fed = tokens.tolist()
         return torch.tensor(answers)[..., None]
 
-    def encode(network, net_input):
+    def encode(network, net_input, types=None):
         network.kept = [[] for _ in net_input["src_tokens"]]
 
     def keep(network, n):
