@@ -10,7 +10,8 @@ from .text import PathLike, check_can_be_read_again, opened
 
 CHECKPOINTS = ("checkpoint.pt", "checkpoint_best.pt")
 # The names of BPE files in fairseq's hub and archives, and in our examples.
-CODES = ("bpe.codes", "code", "bpecodes", "sentencepiece.bpe.model", "spm.model", "vocab.bpe")
+SUBWORD_NMT, SENTENCEPIECE, GPT2 = "bpe.codes", "sentencepiece.bpe.model", "vocab.bpe"
+CODES = (SUBWORD_NMT, "code", "bpecodes", SENTENCEPIECE, "spm.model", GPT2)
 # The model of SentencePiece for the target language, beside that for the source language.
 TARGET_PIECES = "target.spm"
 # The dictionary of all languages of a model.
@@ -172,7 +173,7 @@ def bpe_of(codes: str) -> str:
     """
     if codes.endswith(".model"):
         return "sentencepiece"
-    if os.path.basename(codes) == "vocab.bpe":
+    if os.path.basename(codes) == GPT2:
         return "gpt2"
     check_can_be_read_again("bpe_codes", codes)
     with opened(codes, errors="replace") as file:

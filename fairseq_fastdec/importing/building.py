@@ -1,6 +1,8 @@
 """Imported models as fairseq's: dictionaries, options and modules."""
 
+import itertools
 from argparse import Namespace
+from collections.abc import Container, Iterator
 from typing import Any
 
 import torch
@@ -10,6 +12,14 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from .imported import Imported, UnreadableModel
 
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+# An output bias that no search overcomes, and that stays finite in all precisions with a bias.
+IMPOSSIBLE = -1e9
+
+
+def made_up_words(taken: Container[str]) -> Iterator[str]:
+    """Symbols for types without one, ``madeupword0000`` and so on, but for those that are taken."""
+    words = map("madeupword{:04d}".format, itertools.count())
+    return (word for word in words if word not in taken)
 
 
 def dictionary_of(symbols: list[str]) -> Dictionary:

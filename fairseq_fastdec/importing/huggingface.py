@@ -68,6 +68,11 @@ class ModelClass:
     sinusoids: str = "fairseq"
     is_tied: bool = True
 
+    @property
+    def norms(self) -> list[str]:
+        """The norms of a side that are outside its layers."""
+        return ["layernorm_embedding"] * self.norms_embeddings + ["layer_norm"] * self.is_pre_norm
+
 
 CLASSES = {
     "marian": ModelClass(read_marian, False, False, False, forced_eos=0, sinusoids="transformers"),
@@ -239,8 +244,9 @@ def _layers(config: Fields, kind: ModelClass, parameters: Parameters) -> dict[st
     for side in SIDES:
         n_layers, ffn_dim = config.count(f"{side}_layers"), config.count(f"{side}_ffn_dim")
         shapes.update(layer_shapes(side, n_layers, dim, ffn_dim))
-        norms = ["layernorm_embedding"] * kind.norms_embeddings + ["layer_norm"] * kind.is_pre_norm
-        shapes |= {f"{side}.{norm}.{part}": (dim,) for norm in norms for part in ("weight", "bias")}
+        shapes |= {
+            f"{side}.{norm}.{part}": (dim,) for norm in kind.norms for part in ("weight", "bias")
+        }
         if kind.has_learned_positions:
             # The first two rows belong to no position.
             n_positions = config.count("max_position_embeddings", MAX_POSITIONS) + 2

@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+from ..data.model_files import ENCODER_OF_GPT2, GPT2
 from .building import SPECIAL
 from .fields import Fields
 from .imported import UnreadableModel
 from .tokenizer_json import TOKENIZER, read_byte_level
-from .vocabularies import NumberedVocabulary, by_number, numbered, read_file, read_vocabulary
+from .vocabularies import NumberedVocabulary, by_number, numbered, read_lines, read_vocabulary
 
 
 def read_bart(directory: Path, config: Fields) -> NumberedVocabulary:
@@ -27,7 +28,7 @@ def read_bart(directory: Path, config: Fields) -> NumberedVocabulary:
         bpe = read_byte_level(path)
         own, lines = by_number(path, bpe.vocab), [*bpe.merges, ""]
     else:
-        own, lines = read_vocabulary(path), _lines(merges)
+        own, lines = read_vocabulary(path), read_lines(merges)
     if [own.get(number) for number in range(len(SPECIAL))] != list(SPECIAL):
         raise UnreadableModel(f"{path}: does not begin with {', '.join(SPECIAL)}")
     names = numbered(path, own, config.count("vocab_size", 50265))
@@ -38,21 +39,14 @@ def read_bart(directory: Path, config: Fields) -> NumberedVocabulary:
         source=symbols,
         target=symbols,
         files={
-            "encoder.json": json.dumps(encoder).encode(),
-            "vocab.bpe": _merges(merges, lines),
+            ENCODER_OF_GPT2: json.dumps(encoder).encode(),
+            GPT2: _merges(merges, lines),
         },
         source_format="<s> {text} </s>",
         source_lang="source",
         target_lang="target",
         bpe="gpt2",
     )
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return read_file(path).decode().split("\n")
-    except UnicodeDecodeError as error:
-        raise UnreadableModel(f"{path}: is not UTF-8") from error
 
 
 def _merges(path: Path, lines: list[str]) -> bytes:

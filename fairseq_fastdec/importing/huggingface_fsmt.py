@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
+from ..data.model_files import SUBWORD_NMT
 from .building import SPECIAL
 from .fields import Fields
 from .imported import UnreadableModel
-from .vocabularies import NumberedVocabulary, numbered, read_file, read_vocabulary, sizes
+from .vocabularies import NumberedVocabulary, numbered, read_lines, read_vocabulary, sizes
 
-CODES = "bpe.codes"
 VERSION = "#version: 0.2"
 # The end of a word in FSMT's files, and the mark of a part of a word in fairseq's.
 END, PART = "</w>", "@@"
@@ -30,7 +30,7 @@ def read_fsmt(directory: Path, config: Fields) -> NumberedVocabulary:
     return NumberedVocabulary(
         source=symbols[0],
         target=symbols[1],
-        files={CODES: _codes(directory / "merges.txt")},
+        files={SUBWORD_NMT: _codes(directory / "merges.txt")},
         source_lang=source_lang,
         target_lang=target_lang,
         bpe="subword_nmt",
@@ -60,11 +60,8 @@ def _languages(config: Fields) -> tuple[str, str]:
 
 
 def _codes(path: Path) -> bytes:
-    try:
-        lines = read_file(path).decode().split("\n")
-    except UnicodeDecodeError as error:
-        raise UnreadableModel(f"{path}: is not UTF-8") from error
-    pairs = [line.split()[:2] for line in lines if line and not line.startswith("#version")]
+    lines = (line for line in read_lines(path) if line and not line.startswith("#version"))
+    pairs = [line.split()[:2] for line in lines]
     if any(len(pair) != 2 for pair in pairs):
         raise UnreadableModel(f"{path}: has a line that is not a pair of symbols")
     return "\n".join([VERSION, *map(" ".join, pairs), ""]).encode()

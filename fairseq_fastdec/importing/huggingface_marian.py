@@ -4,15 +4,15 @@ import re
 from pathlib import Path
 from typing import Optional
 
+from ..data.model_files import SENTENCEPIECE, TARGET_PIECES
 from .fields import Fields
 from .imported import UnreadableModel
 from .vocabularies import (
-    SENTENCEPIECE,
     NumberedVocabulary,
     added_types,
     numbered,
+    pieces_of,
     read_file,
-    read_pieces,
     read_vocabulary,
     sizes,
 )
@@ -59,11 +59,11 @@ def read_marian(directory: Path, config: Fields) -> NumberedVocabulary:
 
 def _files(directory: Path) -> dict[str, bytes]:
     files = {}
-    for name, kept in (("source.spm", SENTENCEPIECE), ("target.spm", "target.spm")):
-        read_pieces(directory / name)  # which finds damage
+    for name, kept in (("source.spm", SENTENCEPIECE), ("target.spm", TARGET_PIECES)):
         files[kept] = read_file(directory / name)
-    if files["target.spm"] == files[SENTENCEPIECE]:
-        del files["target.spm"]
+        pieces_of(directory / name, files[kept])  # which finds damage
+    if files[TARGET_PIECES] == files[SENTENCEPIECE]:
+        del files[TARGET_PIECES]
     return files
 
 

@@ -4,17 +4,17 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..data.model_files import SENTENCEPIECE
 from . import published_languages
 from .building import SPECIAL
 from .fields import Fields
 from .imported import UnreadableModel
 from .vocabularies import (
-    SENTENCEPIECE,
     NumberedVocabulary,
     added_types,
     numbered,
     pieces_of,
-    read_pieces,
+    read_file,
     read_sentencepiece,
     read_vocabulary,
     special_tokens,
@@ -63,44 +63,41 @@ def read_multilingual(directory: Path, config: Fields) -> NumberedVocabulary:
     kind = tokenizer_class(directory, config)
     if not kind and config.text("model_type") == "m2m_100":
         kind = "M2M100Tokenizer" if (directory / "vocab.json").exists() else "NllbTokenizer"
-    if not kind:
-        size = config.count("vocab_size")
-        kind = "MBart50Tokenizer" if size >= _size_of_mbart_50(directory) else "MBartTokenizer"
     if kind == "M2M100Tokenizer":
         return _read_m2m_100(directory, config, options)
-    return _read_shifted(directory, config, options, TOKENIZERS[kind])
-
-
-def _size_of_mbart_50(directory: Path) -> int:
-    """The least number of types of a model with this SentencePiece model and 52 languages."""
-    path = directory / SENTENCEPIECE
-    return (
-        len(pieces_of(path, read_sentencepiece(directory))) + 1 + len(published_languages.MBART_50)
-    )
+    model = read_sentencepiece(directory)
+    pieces = pieces_of(directory / SENTENCEPIECE, model)
+    if not kind:
+        of_mbart_50 = len(pieces) + 1 + len(published_languages.MBART_50)
+        is_mbart_50 = config.count("vocab_size") >= of_mbart_50
+        kind = "MBart50Tokenizer" if is_mbart_50 else "MBartTokenizer"
+    symbols = _shifted(directory, config, pieces, TOKENIZERS[kind])
+    return _vocabulary(directory, config, options, TOKENIZERS[kind], symbols, model)
 
 
 def _read_m2m_100(directory: Path, config: Fields, options: Fields) -> NumberedVocabulary:
     """Read a ``vocab.json``, which the languages follow in the order of their list."""
     path = directory / "vocab.json"
     symbols = read_vocabulary(path)
-    read_pieces(directory / SENTENCEPIECE)  # which finds damage
+    model = read_file(directory / SENTENCEPIECE)
+    pieces_of(directory / SENTENCEPIECE, model)  # which finds damage
     codes = M2M_100.codes
     if options.text("language_codes") == "wmt21":
         codes = published_languages.WMT_21
     first = max(symbols, default=-1) + 1
     symbols.update((first + i, f"__{code}__") for i, code in enumerate(codes))
-    return _vocabulary(directory, config, options, M2M_100, {**added_types(directory), **symbols})
+    symbols = {**added_types(directory), **symbols}
+    return _vocabulary(directory, config, options, M2M_100, symbols, model)
 
 
-def _read_shifted(
-    directory: Path, config: Fields, options: Fields, tokenizer: Tokenizer
-) -> NumberedVocabulary:
-    """Read a SentencePiece model, whose pieces have the number of fairseq: one more than its own.
+def _shifted(
+    directory: Path, config: Fields, pieces: list[str], tokenizer: Tokenizer
+) -> dict[int, str]:
+    """The types by number: pieces have that of fairseq, which is one more than SentencePiece's.
 
     The languages and ``<mask>`` follow.
     """
     path = directory / SENTENCEPIECE
-    pieces = pieces_of(path, read_sentencepiece(directory))
     if pieces[:3] != ["<unk>", "<s>", "</s>"]:
         raise UnreadableModel(f"{path}: does not begin with the pieces <unk>, <s> and </s>")
     symbols = dict(enumerate([*SPECIAL, *pieces[3:]]))
@@ -109,7 +106,7 @@ def _read_shifted(
     if not any(re.fullmatch(tokenizer.pattern, symbol) for symbol in added.values()):
         n_free = config.count("vocab_size") - first
         added = dict(enumerate(_listed(directory, tokenizer, n_free), first))
-    return _vocabulary(directory, config, options, tokenizer, {**symbols, **added})
+    return {**symbols, **added}
 
 
 def _listed(directory: Path, tokenizer: Tokenizer, n_free: int) -> list[str]:
@@ -133,6 +130,7 @@ def _vocabulary(
     options: Fields,
     tokenizer: Tokenizer,
     symbols: dict[int, str],
+    model: bytes,
 ) -> NumberedVocabulary:
     path = directory / SENTENCEPIECE
     names = numbered(path, symbols, config.count("vocab_size"))
@@ -145,7 +143,7 @@ def _vocabulary(
     return NumberedVocabulary(
         source=names,
         target=names,
-        files={SENTENCEPIECE: read_sentencepiece(directory)},
+        files={SENTENCEPIECE: model},
         languages=languages,
         source_format=source_format,
         source_lang=options.text("src_lang"),

@@ -7,12 +7,11 @@ from typing import NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from .building import IMPOSSIBLE
 from .imported import UnreadableModel
 from .vocabularies import Order
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
-# So small that a type with this output bias has no probability.
-IMPOSSIBLE = -1e9
 # What files contain without need, before its prefix is removed.
 IGNORED = {"encoder.version", "decoder.version"}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from ..data import shortlist_file
+from ..data.model_files import SENTENCEPIECE, TARGET_PIECES
 from ..translating.languages import Pair
 from .imported import Imported, UnreadableModel
 from .marian_directory import MarianDirectory, VocabularyFiles, found
@@ -21,7 +22,6 @@ from .marian_vocabulary import N_NEW, MarianVocabulary, is_usual, vocabulary
 
 logger = logging.getLogger(__name__)
 
-PIECES, TARGET_PIECES = "sentencepiece.bpe.model", "target.spm"
 SHORTLIST = "shortlist.s2t.bin"
 # The options with which Firefox translates.
 OF_FIREFOX = {"beam": 1, "lenpen": 1.0, "max_len_a": 2.0, "max_len_b": 0}
@@ -80,7 +80,7 @@ def language_tokens(source: MarianVocabulary) -> dict[str, str]:
 def piece_files(files: VocabularyFiles) -> dict[str, bytes]:
     """The models of SentencePiece; the target has one of its own if it differs."""
     source, target = files.source_pieces.read_bytes(), files.target_pieces.read_bytes()
-    return {PIECES: source, **({TARGET_PIECES: target} if target != source else {})}
+    return {SENTENCEPIECE: source, **({TARGET_PIECES: target} if target != source else {})}
 
 
 def shortlist_of(

@@ -1,21 +1,18 @@
 """Marian's vocabularies, ``vocab.yml`` and ``*.spm``, in the order of fairseq's dictionaries."""
 
-import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from .building import SPECIAL
+from .building import IMPOSSIBLE, SPECIAL, made_up_words
 from .imported import UnreadableModel
 from .plain_yaml import parsed
 
 BOS, PAD, EOS, UNK = SPECIAL
 ABSENT = -1
 N_NEW = SPECIAL.index(EOS)  # Marian's vocabularies begin with </s> and <unk>.
-# A bias that no search overcomes, and that stays finite in all precisions that have a bias.
-NEVER = -1e9
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ class MarianVocabulary:
         Args:
             values: ``[N]`` in Marian's order.
         """
-        return np.where(self.rows == ABSENT, np.float32(NEVER), values[self.rows])
+        return np.where(self.rows == ABSENT, np.float32(IMPOSSIBLE), values[self.rows])
 
 
 def numbers_of(n_types: int) -> np.ndarray:
@@ -137,8 +134,7 @@ def ordered(pieces: list[str], n_rows: int, eos: int, unk: int) -> MarianVocabul
     special = [bos, ABSENT, eos, unk]
     others = [row for row in range(n_rows) if row not in special]
     names = {row: pieces[row] for row in others if row < len(pieces)}
-    taken = {*SPECIAL, *names.values()}
-    free = (word for word in map("madeupword{:04d}".format, itertools.count()) if word not in taken)
+    free = made_up_words({*SPECIAL, *names.values()})
     symbols = dict.fromkeys(SPECIAL)
     for row in others:
         symbol = names.get(row, "")

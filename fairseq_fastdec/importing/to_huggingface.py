@@ -10,7 +10,6 @@ BART and mBART have learned positions, which can be fairseq's sinusoids. Biases 
 and padding as the first input are possible in Marian, BART and mBART.
 """
 
-import json
 import logging
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
@@ -29,7 +28,7 @@ from ..translating.languages import Languages, Pair
 from .building import SPECIAL
 from .huggingface import ACTIVATIONS, CLASSES, SIDES, ModelClass
 from .to_huggingface_parameters import BIAS, converted
-from .to_huggingface_tokenizers import tokenizer_files
+from .to_huggingface_tokenizers import as_json, tokenizer_files
 
 logger = logging.getLogger(__name__)
 
@@ -120,8 +119,8 @@ def export(
         "decoder_start_token_id": generation["decoder_start_token_id"],
     }
     contents = {
-        "config.json": _json(config),
-        "generation_config.json": _json(generation),
+        "config.json": as_json(config),
+        "generation_config.json": as_json(generation),
         **tokenizer_files(kind, dictionaries, files, languages, pair),
     }
     directory.mkdir(parents=True, exist_ok=True)
@@ -129,10 +128,6 @@ def export(
         write_bytes(directory / name, content)
     _save(tensors, directory / "model.safetensors")
     return [*contents, "model.safetensors"]
-
-
-def _json(content: Mapping[str, Any]) -> bytes:
-    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _save(tensors: dict[str, Tensor], path: Path) -> None:

@@ -93,9 +93,8 @@ def _layers(own: dict[str, Tensor], args: Namespace, kind: str) -> dict[str, Ten
             getattr(args, f"{side}_{name}") for name in ("layers", "embed_dim", "ffn_embed_dim")
         )
         names += dict(layer_shapes(side, *sizes))
-        norms = ["layernorm_embedding"] * CLASSES[kind].norms_embeddings
-        norms += ["layer_norm"] * CLASSES[kind].is_pre_norm
-        names += [f"{side}.{norm}.{part}" for norm in norms for part in ("weight", "bias")]
+        norms = (f"{side}.{norm}" for norm in CLASSES[kind].norms)
+        names += [f"{norm}.{part}" for norm in norms for part in ("weight", "bias")]
     tensors = {f"model.{name}": _take(own, name) for name in names}
     if CLASSES[kind].has_learned_positions or kind == "fsmt":
         for side in SIDES:

@@ -5,16 +5,22 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Optional
 
+from ..data.model_files import (
+    ENCODER_OF_GPT2,
+    GPT2,
+    SENTENCEPIECE,
+    SUBWORD_NMT,
+    TARGET_PIECES,
+)
 from ..translating.languages import Languages, Pair
 from . import published_languages
 from .building import SPECIAL
 from .huggingface_fsmt import of_fsmt
-from .vocabularies import SENTENCEPIECE
 
 logger = logging.getLogger(__name__)
 
 PLAIN = "{text} </s>"
-CODES = ("bpe.codes", "bpecodes", "code")
+CODES = (SUBWORD_NMT, "bpecodes", "code")
 LANGUAGE_LISTS = {"m2m100": published_languages.M2M_100, "wmt21": published_languages.WMT_21}
 
 
@@ -44,7 +50,7 @@ def tokenizer_files(
         found = _m2m_100(dictionaries, files, languages, pair)
         if found is not None:
             return found
-    if {"encoder.json", "vocab.bpe"} <= set(files) and source_format == "<s> {text} </s>":
+    if {ENCODER_OF_GPT2, GPT2} <= set(files) and source_format == "<s> {text} </s>":
         return _bart(dictionaries, files)
     if codes is not None and source_format == PLAIN:
         return _fsmt(dictionaries, codes, pair)
@@ -56,12 +62,13 @@ def tokenizer_files(
     return {}
 
 
-def _json(content: Any) -> bytes:
+def as_json(content: Any) -> bytes:
+    """The content of a JSON file, like those of transformers."""
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _numbers(symbols: list[str]) -> bytes:
-    return _json({symbol: number for number, symbol in enumerate(symbols)})
+    return as_json({symbol: number for number, symbol in enumerate(symbols)})
 
 
 def _marian(dictionaries: Any, files: Mapping[str, bytes], pair: Pair) -> dict[str, bytes]:
@@ -73,9 +80,9 @@ def _marian(dictionaries: Any, files: Mapping[str, bytes], pair: Pair) -> dict[s
         "separate_vocabs": not dictionaries.are_same,
     }
     content = {
-        "tokenizer_config.json": _json(options),
+        "tokenizer_config.json": as_json(options),
         "source.spm": files[SENTENCEPIECE],
-        "target.spm": files.get("target.spm", files[SENTENCEPIECE]),
+        "target.spm": files.get(TARGET_PIECES, files[SENTENCEPIECE]),
         "vocab.json": _numbers(source.symbols),
     }
     if not dictionaries.are_same:
@@ -99,7 +106,7 @@ def _m2m_100(
                 "tgt_lang": pair.target,
             }
             return {
-                "tokenizer_config.json": _json(options),
+                "tokenizer_config.json": as_json(options),
                 SENTENCEPIECE: files[SENTENCEPIECE],
                 "vocab.json": _numbers(symbols[:first]),
             }
@@ -109,15 +116,15 @@ def _m2m_100(
 def _bart(dictionaries: Any, files: Mapping[str, bytes]) -> dict[str, bytes]:
     """The files of a BartTokenizer, in which pieces have the numbers of fairseq's dictionary."""
     numbers = dictionaries.source.indices
-    encoder = json.loads(files["encoder.json"])
+    encoder = json.loads(files[ENCODER_OF_GPT2])
     vocab = {symbol: numbers[symbol] for symbol in (*SPECIAL, "<mask>") if symbol in numbers}
     for piece, number in encoder.items():
         if str(number) in numbers:
             vocab.setdefault(piece, numbers[str(number)])
     return {
-        "tokenizer_config.json": _json({"tokenizer_class": "BartTokenizer"}),
-        "vocab.json": _json(vocab),
-        "merges.txt": files["vocab.bpe"],
+        "tokenizer_config.json": as_json({"tokenizer_class": "BartTokenizer"}),
+        "vocab.json": as_json(vocab),
+        "merges.txt": files[GPT2],
     }
 
 
@@ -130,7 +137,7 @@ def _fsmt(dictionaries: Any, codes: bytes, pair: Pair) -> dict[str, bytes]:
         for side, dictionary in zip(("src", "tgt"), dictionaries)
     }
     return {
-        "tokenizer_config.json": _json(options),
+        "tokenizer_config.json": as_json(options),
         **vocabularies,
         "merges.txt": "\n".join([*merges, ""]).encode(),
     }

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
 
-from .building import SPECIAL
+from ..data.model_files import SENTENCEPIECE
+from .building import SPECIAL, made_up_words
 from .fields import Fields
 from .imported import UnreadableModel
 from .tensors import damaged, read_json
 from .tokenizer_json import TOKENIZER, sentencepiece_of
 
-SENTENCEPIECE = "sentencepiece.bpe.model"
 # The names of classes that read any tokenizer.json.
 ANY_TOKENIZER = ("PreTrainedTokenizerFast", "TokenizersBackend")
 
@@ -102,8 +102,7 @@ def numbered(path: Path, symbols: dict[int, str], size: int) -> list[str]:
             raise UnreadableModel(f"{path}: {symbol!r} {why}, and the model has {size} types")
         if symbol and not set(symbol) & set(" \n\r"):
             names[symbol] = number
-    made_up = map("madeupword{:04d}".format, range(2 * size))
-    free = (word for word in made_up if word not in names)
+    free = made_up_words(names)
     known = {number: symbol for symbol, number in names.items()}
     return [known[number] if number in known else next(free) for number in range(size)]
 
@@ -152,17 +151,11 @@ def _by_number(path: Path, symbols: Iterable[tuple[Any, Any]]) -> dict[int, str]
     return found
 
 
-def read_pieces(path: Path) -> list[str]:
+def pieces_of(path: Path, content: bytes) -> list[str]:
     """The pieces of a SentencePiece model, by SentencePiece's numbers.
 
-    Raises:
-        FileNotFoundError, UnreadableModel: if the file is missing or damaged.
-    """
-    return pieces_of(path, read_file(path))
-
-
-def pieces_of(path: Path, content: bytes) -> list[str]:
-    """The pieces of a SentencePiece model whose file was read.
+    Args:
+        path: the file with this content.
 
     Raises:
         UnreadableModel: if it is damaged.
@@ -204,6 +197,18 @@ def read_file(path: Path) -> bytes:
         raise FileNotFoundError(
             f"{path}: No such file; copy it from the model that this one was trained from"
         ) from error
+
+
+def read_lines(path: Path) -> list[str]:
+    """Read a text file of the tokenizer; the last line has no line break.
+
+    Raises:
+        FileNotFoundError, UnreadableModel: if the file is missing or damaged.
+    """
+    try:
+        return read_file(path).decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise UnreadableModel(f"{path}: is not UTF-8") from error
 
 
 def added_types(directory: Path) -> dict[int, str]:

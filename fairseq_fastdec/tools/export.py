@@ -127,7 +127,7 @@ def content_of(translator: CheckpointTranslator) -> dict[str, Any]:
         "sources": (translator.n_source, before, behind),
         "stripped": sorted(stripped_by(generator)),
         "languages": tuple(usual.pair),
-        "formats": _formats(translator),
+        "formats": None if translator.languages is None else asdict(translator.languages),
         "options": {"nbest": usual.nbest},
         "rules": {**asdict(recipe.rules), "never": tuple(recipe.rules.never)},
         "temperature": recipe.temperature,
@@ -164,14 +164,6 @@ def _surroundings(
         )
     at = around.index(None)
     return list(around[:at]), list(around[at + 1 :]), bos, prefix
-
-
-def _formats(translator: CheckpointTranslator) -> Optional[dict[str, Any]]:
-    """The arguments of :class:`..translating.languages.Languages`; ``None`` for one pair."""
-    languages = translator.languages
-    if languages is None:
-        return None
-    return {**vars(languages), "tokens": dict(languages.tokens)}
 
 
 def _text(codec: TaskCodec, task: Any) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from tqdm import tqdm
 
 from ..data import atomic_files
-from ..data.model_files import ENCODER_OF_GPT2, LANGUAGES
+from ..data.model_files import LANGUAGES, beside_codes
 from ..data.text import without_mark
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import imports_unheard, results_only
@@ -177,10 +177,8 @@ def split_by_model(
     codec, (source, target) = translator.codec, languages
     for language, dictionary in ((source, codec.source), (target, codec.target)):
         dictionary.save(str(args.destdir / "text" / f"dict.{language}.txt"))
-    for codes in filter(None, (codec.codes, codec.target_codes)):
-        beside = [Path(codes), Path(codes).with_name(ENCODER_OF_GPT2)]
-        for path in filter(Path.is_file, beside):
-            shutil.copy(path, args.destdir)
+    for file in [] if codec.codes is None else [codec.codes, *beside_codes(codec.codes)]:
+        shutil.copy(file, args.destdir)
     if translator.languages is not None:
         languages_text = json.dumps(asdict(translator.languages))
         atomic_files.write_text(args.destdir / LANGUAGES, languages_text + "\n")

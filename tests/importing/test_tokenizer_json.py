@@ -8,7 +8,7 @@ import pytest
 from fairseq_fastdec.importing import huggingface, published_languages
 from fairseq_fastdec.importing.imported import UnreadableModel
 from fairseq_fastdec.importing.tokenizer_json import read_byte_level, sentencepiece_of
-from fairseq_fastdec.importing.vocabularies import read_pieces
+from fairseq_fastdec.importing.vocabularies import pieces_of
 from tests.support import huggingface as tiny
 from tests.support import skips
 
@@ -63,8 +63,9 @@ def test_text_is_segmented_as_by_the_tokenizer(tmp_path, kind):
 def test_pieces_are_those_of_the_original(tmp_path, kind):
     old, new, _ = save(tmp_path, kind)
     (tmp_path / "again").write_bytes(sentencepiece_of(new / "tokenizer.json"))
-    pieces = read_pieces(tmp_path / "again")
-    assert pieces == read_pieces(old / "sentencepiece.bpe.model")
+    again, first = tmp_path / "again", old / "sentencepiece.bpe.model"
+    pieces = pieces_of(again, again.read_bytes())
+    assert pieces == pieces_of(first, first.read_bytes())
 
 
 def test_files_of_bart_are_those_of_the_original(tmp_path):

@@ -9,7 +9,7 @@ from fairseq_fastdec.importing.vocabularies import (
     Order,
     added_types,
     numbered,
-    read_pieces,
+    pieces_of,
     read_vocabulary,
     special_tokens,
 )
@@ -91,9 +91,9 @@ def test_special_tokens(tmp_path):
 
 def test_a_damaged_sentencepiece_model(tmp_path):
     path = tiny.train_sentencepiece(tmp_path / "m")
-    assert len(read_pieces(path)) == 120
+    assert len(pieces_of(path, path.read_bytes())) == 120
     for content in (b"", path.read_bytes()[:500], b"x" * 100):
         path.write_bytes(content)
         with pytest.raises(UnreadableModel, match=r"m\.model: is (damaged|empty)") as error:
-            read_pieces(path)
+            pieces_of(path, path.read_bytes())
         assert "\n" not in str(error.value)

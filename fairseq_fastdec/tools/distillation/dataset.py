@@ -9,7 +9,7 @@ from pathlib import Path
 from fairseq import options
 
 from ...corpora.filters import Filters
-from ...data.model_files import CODES, ENCODER_OF_GPT2, LANGUAGES, TARGET_PIECES
+from ...data.model_files import BESIDE_CODES, CODES, LANGUAGES
 from ...processes.noise import imports_unheard
 from ...translating.command_line import in_words
 from ..corpus import Corpus
@@ -98,7 +98,7 @@ def binarize(destination: Path, original: Path, languages: tuple[str, str], work
 
 def copy_rest(original: Path, destination: Path) -> None:
     """Copy validation and test data, and the files of the BPE and the languages."""
-    for pattern in ("valid*", "test*", *CODES, TARGET_PIECES, ENCODER_OF_GPT2, LANGUAGES):
+    for pattern in ("valid*", "test*", *CODES, *BESIDE_CODES, LANGUAGES):
         for file in original.glob(pattern):
             if file.is_file():
                 shutil.copy2(file, destination)
