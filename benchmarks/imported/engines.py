@@ -88,7 +88,8 @@ def transformers(model: Path, lines: Sequence[str], search: Search) -> Decode:
     from examples.common import huggingface
 
     torch.set_num_threads(search.threads)
-    loaded: Any = huggingface.transformers().AutoModelForSeq2SeqLM.from_pretrained(model).eval()
+    auto, *_ = huggingface.transformers("AutoModelForSeq2SeqLM", *huggingface.class_names())
+    loaded: Any = auto.from_pretrained(model).eval()
     if search.precision == "int8":
         loaded = torch.ao.quantization.quantize_dynamic(loaded, {torch.nn.Linear})
     config = loaded.config

@@ -82,7 +82,7 @@ def _bundles(path: Path, directory: Path) -> dict[str, Path]:
 def _converted(source: Path, directory: Path) -> Optional[Path]:
     try:
         # Its converter imports transformers.
-        huggingface.transformers()
+        huggingface.transformers(*huggingface.class_names())
         import ctranslate2
     except ImportError:
         print("CTranslate2 is not installed; its columns are left out", file=sys.stderr)

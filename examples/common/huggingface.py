@@ -23,8 +23,8 @@ SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 EOS = 2
 
 
-def transformers() -> Any:
-    """The package transformers.
+def transformers(*names: str) -> list[Any]:
+    """These classes of the package transformers.
 
     It imports torchaudio, which fails if it is for another torch, and uses none of it.
     """
@@ -36,10 +36,7 @@ def transformers() -> Any:
     try:
         package = importlib.import_module("transformers")
         # Classes are imported when they are first used.
-        for kind in KINDS.values():
-            for name in (kind.config, kind.model, kind.tokenizer):
-                getattr(package, name)
-        return package
+        return [getattr(package, name) for name in names]
     finally:
         if hidden is not None:
             del sys.modules["torchaudio"]
@@ -84,8 +81,10 @@ class Start(NamedTuple):
         return [self.first, *([] if self.forced is None else [self.forced]), *target, eos]
 
 
-def train_pieces(lines: Sequence[str], size: int, kind: str = "unigram") -> bytes:
-    """Train a SentencePiece model."""
+def train_pieces(
+    lines: Sequence[str], size: int, kind: str = "unigram", coverage: float = 0.999
+) -> bytes:
+    """Train a SentencePiece model whose pieces cover this share of characters."""
     import sentencepiece
 
     content = io.BytesIO()
@@ -94,7 +93,7 @@ def train_pieces(lines: Sequence[str], size: int, kind: str = "unigram") -> byte
         model_writer=content,
         vocab_size=size,
         model_type=kind,
-        character_coverage=0.999,
+        character_coverage=coverage,
         minloglevel=2,
     )
     return content.getvalue()
@@ -185,7 +184,7 @@ def _write_shifted(
 ) -> dict[str, Any]:
     """Write the files of a tokenizer that follows the pieces with languages and ``<mask>``."""
     _write_both(directory, english, german, size, "bpe" if languages else "unigram")
-    tokenizer_class = getattr(transformers(), name)
+    (tokenizer_class,) = transformers(name)
     added = {"extra_special_tokens": list(languages)} if languages else {}
     tokenizer = tokenizer_class.from_pretrained(directory, **added)
     # This numbers the languages in tokenizer.json, as in published directories.
@@ -274,6 +273,11 @@ KINDS = {
 }  # fmt: skip
 
 
+def class_names() -> list[str]:
+    """The names of all classes of transformers in :data:`KINDS`."""
+    return [name for kind in KINDS.values() for name in (kind.config, kind.model, kind.tokenizer)]
+
+
 def new_model(
     name: str, directory: Path, english: Sequence[str], german: Sequence[str], pieces: int,
     **sizes: Any,
@@ -286,12 +290,13 @@ def new_model(
         pieces: the number of its pieces.
         sizes: values of the config.
     """
-    kind, package = KINDS[name], transformers()
+    kind = KINDS[name]
+    config_class, model_class = transformers(kind.config, kind.model)
     directory.mkdir(parents=True, exist_ok=True)
     values = {**kind.architecture, **kind.write(directory, english, german, pieces), **sizes}
     banned = values.pop("bad_words_ids", None)
     torch.manual_seed(0)
-    model = getattr(package, kind.model)(getattr(package, kind.config)(**values))
+    model = model_class(config_class(**values))
     start = {"decoder_start_token_id": values.get("decoder_start_token_id")}
     generation = {**start, **kind.generation, **({"bad_words_ids": banned} if banned else {})}
     for option, value in generation.items():
@@ -303,7 +308,8 @@ def tokenizer_of(name: str, directory: Path) -> Any:
     """The tokenizer of a directory, for English sources and German targets."""
     kind = KINDS[name]
     languages = {} if kind.pair is None else dict(zip(("src_lang", "tgt_lang"), kind.pair))
-    return getattr(transformers(), kind.tokenizer).from_pretrained(directory, **languages)
+    (tokenizer_class,) = transformers(kind.tokenizer)
+    return tokenizer_class.from_pretrained(directory, **languages)
 
 
 def start_of(name: str, model: Any, tokenizer: Any) -> Start:

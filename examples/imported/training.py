@@ -97,5 +97,5 @@ def opened(name: str, directory: Path) -> tuple[Any, Any]:
     """A model and its tokenizer."""
     from examples.common.huggingface import transformers
 
-    model = getattr(transformers(), KINDS[name].model).from_pretrained(directory)
-    return model.eval(), tokenizer_of(name, directory)
+    (model_class,) = transformers(KINDS[name].model)
+    return model_class.from_pretrained(directory).eval(), tokenizer_of(name, directory)

@@ -1,12 +1,7 @@
 """Tiny random models of transformers in directories, and their logits."""
 
 import functools
-import importlib
-import importlib.machinery
-import io
 import json
-import sys
-import types
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +10,7 @@ from typing import NamedTuple
 import torch
 from fairseq.data import data_utils
 
+from examples.common import huggingface as published
 from fairseq_fastdec.importing import building
 from tests.support import skips
 
@@ -35,18 +31,7 @@ SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 def transformers(*names):
     """Classes of transformers; the test is skipped if it is not installed."""
     skips.needs("transformers")
-    # It imports torchaudio, which fails if torchaudio is for another torch, and uses none of it.
-    hidden = None
-    if "torchaudio" not in sys.modules:
-        hidden = types.ModuleType("torchaudio")
-        hidden.__spec__ = importlib.machinery.ModuleSpec("torchaudio", None)
-        sys.modules["torchaudio"] = hidden
-    try:
-        module = importlib.import_module("transformers")
-        return [getattr(module, name) for name in names]
-    finally:
-        if hidden is not None:
-            del sys.modules["torchaudio"]
+    return published.transformers(*names)
 
 
 def train_sentencepiece(prefix, language="en", size=120, kind="unigram"):
@@ -58,18 +43,9 @@ def train_sentencepiece(prefix, language="en", size=120, kind="unigram"):
 
 @functools.cache
 def _trained(language, size, kind):
-    sentencepiece = skips.needs("sentencepiece")
+    skips.needs("sentencepiece")
     lines = (DATA / f"valid.{language}").read_text(encoding="utf-8").splitlines()[:400]
-    content = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=content,
-        vocab_size=size,
-        model_type=kind,
-        character_coverage=0.98,
-        minloglevel=2,
-    )
-    return content.getvalue()
+    return published.train_pieces(lines, size, kind, coverage=0.98)
 
 
 def pieces(path):

@@ -1,7 +1,5 @@
 """Models of many languages: the pairs of calls, and sentences of all pairs in one running batch."""
 
-import asyncio
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +11,7 @@ from fairseq_fastdec.translating.languages import Languages, Pair, chosen_pair
 from tests.support.at_once import at_once
 from tests.support.compiled import compiled, examples
 from tests.support.imported_models import ARCHITECTURES, FORMATS, LANGUAGES, N_WORDS, written
+from tests.support.together import together
 
 TOKENS = {name: f"__{name}__" for name in LANGUAGES}
 MANY = Languages(TOKENS, *FORMATS["NLLB"])
@@ -172,16 +171,6 @@ def models(tmp_path_factory):
     for translators in known.values():
         for translator in translators:
             translator.close()
-
-
-def together(translator, calls):
-    """The translations of concurrent calls: pairs of a line and options."""
-
-    async def gathered():
-        given = (translator.translate_async(line, **options) for line, options in calls)
-        return await asyncio.gather(*given)
-
-    return asyncio.run(gathered())
 
 
 @compiled

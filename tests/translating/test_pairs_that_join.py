@@ -1,7 +1,5 @@
 """Double-token decoding of sentences one by one: streams, the service's queue, bundles."""
 
-import asyncio
-
 import pytest
 import torch
 
@@ -11,6 +9,7 @@ from fairseq_fastdec.checkpoints.translator import CheckpointTranslator
 from fairseq_fastdec.tools.export import export
 from tests.support.compiled import compiled
 from tests.support.to_read import method_to_read
+from tests.support.together import all_at_once
 from tests.support.trained_models import DOUBLE_TASKS, ORDERS, double_model
 
 pytestmark = compiled
@@ -42,14 +41,9 @@ def test_streams_and_bundles_have_the_translations_of_batches(translator, bundle
     expected = [translator.translate(line, details=True, **options) for line in LINES]
     assert "nbest" not in options or len(expected[0]) == options["nbest"]
     for own in (translator, bundle):
-
-        async def at_once(own=own):
-            calls = (own.translate_async(line, details=True, **options) for line in LINES)
-            return await asyncio.gather(*calls)
-
         assert [own.translate(line, details=True, **options) for line in LINES] == expected
         assert [found for _, found in own.translate_stream(LINES, **options)] == expected
-        assert asyncio.run(at_once()) == expected
+        assert all_at_once(own, LINES, details=True, **options) == expected
 
 
 def test_they_are_those_of_torch(translator, bundle):

@@ -1,7 +1,5 @@
 """The target types of a sentence, and sentences with shortlists one by one."""
 
-import asyncio
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +14,7 @@ from tests.support import marian_writing as writing
 from tests.support import services
 from tests.support.compiled import compiled
 from tests.support.imported_models import DEFAULTS, N_WORDS, written
+from tests.support.together import all_at_once
 
 N_SOURCE, N_TARGET = 12, 40
 LISTS = st.lists(
@@ -126,14 +125,9 @@ def test_streams_and_bundles_have_the_translations_of_checkpoints(translators, o
     for own in translators:
         own.schedule(threads=1, batch_size=8)
         assert own.job(LINES[0], options).recipe.shortlist is not None
-
-        async def at_once(own=own):
-            calls = (own.translate_async(line, details=True, **options) for line in LINES)
-            return await asyncio.gather(*calls)
-
         assert [own.translate(line, details=True, **options) for line in LINES] == expected
         assert [found for _, found in own.translate_stream(LINES, **options)] == expected
-        assert asyncio.run(at_once()) == expected
+        assert all_at_once(own, LINES, details=True, **options) == expected
         texts = [[one.text for one in (own if "nbest" in options else [own])] for own in expected]
         batch = own.translate(LINES, **options)
         assert [[one] if isinstance(one, str) else one for one in batch] == texts

@@ -22,6 +22,7 @@ from fairseq_fastdec.translating.errors import QueueFull
 from fairseq_fastdec.translating.translator import STREAM_BUFFER
 from tests.support import tiny
 from tests.support.forked import exit_status
+from tests.support.together import all_at_once
 
 LINES = [
     "Click the Save button.",
@@ -48,15 +49,6 @@ ALONE = {
     "fairseq": {"decoding": "fairseq", "beam": 2},
     "streaming": {"decoding": "streaming", "beam": 3},
 }
-
-
-def all_at_once(translator, lines, **options):
-    async def run():
-        return await asyncio.gather(
-            *(translator.translate_async(line, **options) for line in lines)
-        )
-
-    return asyncio.run(run())
 
 
 @pytest.mark.parametrize("name", {**METHODS, **ALONE})
