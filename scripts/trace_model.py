@@ -22,7 +22,8 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from fairseq_fastdec.importing import marian, marian_directory, marian_vocabulary  # noqa: E402
+from fairseq_fastdec.data.model_files import SENTENCEPIECE  # noqa: E402
+from fairseq_fastdec.importing import marian_directory, marian_vocabulary  # noqa: E402
 from tests.support import marian_numpy, traces  # noqa: E402
 
 EOS, UNK = 2, 3
@@ -47,7 +48,7 @@ class MarianReference:
         """The symbols of a text."""
         from sentencepiece import SentencePieceProcessor
 
-        pieces = SentencePieceProcessor(model_proto=self.files[marian.PIECES])
+        pieces = SentencePieceProcessor(model_proto=self.files[SENTENCEPIECE])
         return [*pieces.encode(text, out_type=str), "</s>"]
 
     def tensors(self, source: list[int], target: list[int]) -> Tensors:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_fastdec.data.model_files import SENTENCEPIECE
 from fairseq_fastdec.importing import marian
 from tests.support import skips, traces
 from tests.support.marian_numpy import Marian
@@ -75,5 +76,5 @@ def oracle(pair):
 def pieces(pair):
     """The model of SentencePiece."""
     sentencepiece = skips.needs("sentencepiece")
-    content = imported(pair).files[marian.PIECES]
+    content = imported(pair).files[SENTENCEPIECE]
     return sentencepiece.SentencePieceProcessor(model_proto=content)
