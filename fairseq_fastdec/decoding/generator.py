@@ -363,11 +363,18 @@ class DecodingGenerator(ABC):
         """The target types of ``--shortlist``; ``None`` for all.
 
         Raises:
-            ValueError: for a table that cannot be read, or sources that are not tokens.
+            ValueError: for a table that cannot be read, sources that are not tokens, or proposals
+                that are not verified exactly.
         """
         options = self.options
         if options.shortlist in (None, "none"):
             return None
+        # Heads choose among the types that any sentence of the batch may use.
+        if not options.keeps_p1_tokens:
+            raise ValueError(
+                f"--shortlist {options.shortlist}: needs --acceptance exact and --min-block-size "
+                "1; give these, or --shortlist none"
+            )
         if self.source_dictionary is None:
             raise ValueError(
                 f"--shortlist {options.shortlist}: the model's sources are not tokens of a "

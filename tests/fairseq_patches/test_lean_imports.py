@@ -109,6 +109,9 @@ import importlib, pkgutil, sys
 import fairseq_fastdec
 for name in fairseq_fastdec.WITHOUT_FAIRSEQ:
     module = importlib.import_module(f"fairseq_fastdec.{name}")
+    if name == "importing":  # what reads parameters needs torch; the command imports it later
+        importlib.import_module("fairseq_fastdec.importing.command")
+        continue
     for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
         importlib.import_module(f"{module.__name__}.{found.name}")
 print([name for name in ("torch", "fairseq", "fairseq_fastdec.plugin") if name in sys.modules])

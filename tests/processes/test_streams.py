@@ -26,7 +26,7 @@ from fairseq_fastdec import __main__ as front
 from fairseq_fastdec.corpora import command as translate
 from fairseq_fastdec.data.text import MARK
 from fairseq_fastdec.processes import streams as process
-from tests.support import after_import, command_line, telling
+from tests.support import after_import, command_line, marian_writing, telling
 from tests.support.forked import Forked
 from tests.support.services import free_port, until
 from tests.support.words import write_words
@@ -149,6 +149,7 @@ def commands(corpus, baseline, tmp_path):
     preparing += ["--train", tmp_path / "train", "--valid", tmp_path / "valid"]
     distilling = [*model, "--gen-subset", "valid", "--workers", 1]
     drawing = [*model, "--sentences", sentences, "--formats", "json"]
+    foreign = marian_writing.write_directory(tmp_path / "en-pt", marian_writing.random_tensors())
     out = tmp_path / "out"
     return {
         "generate": ([*model, "--num-workers", 0], None),
@@ -156,6 +157,7 @@ def commands(corpus, baseline, tmp_path):
         "validate": ([*model, "--max-tokens", 400], None),
         "train": (training, tmp_path / "saved/checkpoint_last.pt"),
         "prepare-data": ([*preparing, "--destdir", out], out / "dict.en.txt"),
+        "import": ([foreign, "--destdir", out], out / "checkpoint.pt"),
         "export": ([baseline, "--data", corpus, "--tokenizer", "none", "--output", out], out),
         "distill": ([*distilling, "--destdir", out], out / "data/dict.en.txt"),
         "build-shortlist": ([corpus, "--output", out], out),

@@ -1,5 +1,6 @@
 """Runs commands in processes forked from the test process, without importing torch again."""
 
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -59,13 +60,15 @@ class Forked:
         """Wait for the end, and return the exit status.
 
         Raises:
-            TimeoutError: if the process runs longer.
+            TimeoutError: if the process runs longer; with what it does.
         """
         deadline = time.monotonic() + seconds
         # Process.join would also wait for workers, which inherit its sentinel.
         while self.poll() is None:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"process {self.pid} is still running")
+                os.kill(self.pid, signal.SIGUSR1)
+                time.sleep(1)
+                raise TimeoutError(f"process {self.pid} is still running\n{self.printed()}")
             time.sleep(0.005)
         return self.poll()
 
@@ -95,6 +98,7 @@ def _run(
     file = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for number in (1, 2):
         os.dup2(file, number)
+    faulthandler.register(signal.SIGUSR1, file)
     sys.stdout, sys.stderr = (
         os.fdopen(number, "w", encoding="utf-8", buffering=1) for number in (1, 2)
     )
