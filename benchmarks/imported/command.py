@@ -5,7 +5,6 @@ import itertools
 import json
 import multiprocessing
 import os
-import resource
 import statistics
 import subprocess
 import tempfile
@@ -16,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
+from benchmarks.compare.measurement import peak_memory
 from benchmarks.compare.report import processor
 from examples.common.en_de import EN_DE
 from examples.common.table import untitled
@@ -171,7 +171,7 @@ def _work(pipe: Any, make: Any, threads: int) -> None:
     pipe.send("ready")
     while True:
         if pipe.recv() == "memory":
-            pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+            pipe.send(peak_memory())
             continue
         start = time.perf_counter()
         decode()

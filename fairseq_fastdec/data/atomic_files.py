@@ -67,6 +67,18 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         file.writelines(line + "\n" for line in lines)
 
 
+def check_is_new(option: str, directory: Path) -> None:
+    """
+    Raises:
+        ValueError: for a file, or a directory that already has content, which would be mixed with
+            the new content.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"{option} {directory}: is not a directory; give a new directory")
+    if directory.exists() and any(directory.iterdir()):
+        raise ValueError(f"{option} {directory}: is not empty; give a new directory")
+
+
 def _flush_names(directory: Path) -> None:
     """Flush the entries of a directory to the disk, if the system supports it."""
     try:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
+from ..data.atomic_files import check_is_new
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import results_only
 from ..translating.command_line import OWN_OPTIONS, described, flags_of, path_of, program
@@ -45,10 +46,7 @@ def run(model: Path, destdir: Path) -> None:
         OSError: if a file is missing or cannot be written.
         ValueError: for a model that cannot be imported, and a directory that is in use.
     """
-    if destdir.exists() and not destdir.is_dir():
-        raise ValueError(f"--destdir {destdir}: is not a directory; give a new directory")
-    if destdir.exists() and any(destdir.iterdir()):
-        raise ValueError(f"--destdir {destdir}: is not empty; give a new directory")
+    check_is_new("--destdir", destdir)
     imported = recognising.read(model)
     # Imported here, since it needs torch and fairseq, which are slow to import.
     from .writing import write

@@ -123,23 +123,20 @@ def export(
         "generation_config.json": as_json(generation),
         **tokenizer_files(kind, dictionaries, files, languages, pair),
     }
-    directory.mkdir(parents=True, exist_ok=True)
-    for name, content in contents.items():
-        write_bytes(directory / name, content)
-    _save(tensors, directory / "model.safetensors")
-    return [*contents, "model.safetensors"]
-
-
-def _save(tensors: dict[str, Tensor], path: Path) -> None:
+    weights = directory / "model.safetensors"
     try:
         from safetensors.torch import save_file
     except ImportError as error:
         raise ValueError(
-            f"{path}: needs the package safetensors: pip install safetensors"
+            f"{weights}: needs the package safetensors: pip install safetensors"
         ) from error
-    with replacing(path) as partial:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, content in contents.items():
+        write_bytes(directory / name, content)
+    with replacing(weights) as partial:
         # transformers requires the name of the framework.
         save_file(tensors, partial, metadata={"format": "pt"})
+    return [*contents, weights.name]
 
 
 def _complete(args: Namespace) -> Namespace:

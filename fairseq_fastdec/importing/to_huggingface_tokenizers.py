@@ -52,7 +52,7 @@ def tokenizer_files(
             return found
     if {ENCODER_OF_GPT2, GPT2} <= set(files) and source_format == "<s> {text} </s>":
         return _bart(dictionaries, files)
-    if codes is not None and source_format == PLAIN:
+    if codes is not None and source_format == PLAIN and _marks_last_characters(codes):
         return _fsmt(dictionaries, codes, pair)
     logger.warning(
         "no tokenizer of transformers is known for the files %s and --source-format %s; copy the "
@@ -126,6 +126,15 @@ def _bart(dictionaries: Any, files: Mapping[str, bytes]) -> dict[str, bytes]:
         "vocab.json": as_json(vocab),
         "merges.txt": files[GPT2],
     }
+
+
+def _marks_last_characters(codes: bytes) -> bool:
+    """Whether the last character of a word has the mark of its end, as in transformers.
+
+    In the first version of subword-nmt's files, the mark is a symbol of its own.
+    """
+    words = codes.partition(b"\n")[0].split()
+    return words[:1] == [b"#version:"] and words[1] != b"0.1" or len(words) == 3
 
 
 def _fsmt(dictionaries: Any, codes: bytes, pair: Pair) -> dict[str, bytes]:

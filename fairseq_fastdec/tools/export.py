@@ -1,21 +1,37 @@
-"""Writes a bundle: ``python -m fairseq_fastdec export``."""
+"""Writes a bundle, or a model of transformers: ``python -m fairseq_fastdec export``."""
 
 import argparse
 import os
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
+
+from fairseq import checkpoint_utils
+from omegaconf import DictConfig
 
 from ..checkpoints.codec import TaskCodec, encodes_as_fairseq, looks_up_as_fairseq
 from ..checkpoints.loading import load
 from ..checkpoints.translator import MOST_POSITIONS, CheckpointTranslator
 from ..checkpoints.whole_batches import stripped_by
-from ..data.model_files import checkpoints_of, files_beside
+from ..data.atomic_files import check_is_new
+from ..data.model_files import (
+    GPT2,
+    SENTENCEPIECE,
+    SUBWORD_NMT,
+    TARGET_PIECES,
+    beside_codes,
+    bpe_of,
+    checkpoints_of,
+    files_beside,
+    recorded_options,
+)
 from ..data.text import PathLike, check_is_not_read
 from ..decoding import DecodingGenerator
+from ..importing import to_huggingface
 from ..packing.precision import PRECISIONS
-from ..processes.errors import errors_in_one_line
+from ..processes.errors import errors_in_one_line, flag_of
 from ..processes.noise import results_only
 from ..translating.bundle_file import write
 from ..translating.command_line import OWN_OPTIONS, given, one_or_all, path_of, positive, program
@@ -24,8 +40,15 @@ from ..translating.registry import any_joining
 DESCRIPTION = """\
 Write a model as one file, a bundle, which `fairseq_fastdec.load`, `translate` and `serve` accept in
 place of a checkpoint. Decoding with a bundle needs neither torch nor fairseq, and its output is
-that of the checkpoint with the same options.
+that of the checkpoint with the same options. With --format huggingface, write a directory for
+transformers.
 """
+
+
+# The options of this command that calls can override.
+OF_CALLS = ("beam", "lenpen", "max_len_a", "max_len_b")
+# The names of BPE files beside an imported model.
+USUAL_NAMES = {"sentencepiece": SENTENCEPIECE, "gpt2": GPT2}
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -38,7 +61,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         metavar="PATH",
         help="a checkpoint, or a directory with one; several form an ensemble",
     )
-    parser.add_argument("--output", required=True, type=path_of, metavar="FILE", help="the bundle")
+    parser.add_argument(
+        "--output", required=True, type=path_of, metavar="PATH", help="the bundle or the directory"
+    )
+    parser.add_argument(
+        "--format",
+        default="bundle",
+        choices=["bundle", "huggingface"],
+        help="huggingface: a directory for transformers (default: a bundle)",
+    )
     parser.add_argument(
         "--data", metavar="DIR", help="the dictionaries (default: the checkpoint's)"
     )
@@ -51,16 +82,21 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser.add_argument(
         "--decoding", help="the method (default: greedy, or beam if --beam is given)"
     )
-    parser.add_argument("--engine-precision", default="model", choices=list(PRECISIONS))
+    parser.add_argument(
+        "--engine-precision", choices=list(PRECISIONS), help="of a bundle (default: model)"
+    )
     parser.add_argument("--beam", type=positive)
     parser.add_argument("--lenpen", type=float)
     parser.add_argument("--max-len-a", type=float)
     parser.add_argument("--max-len-b", type=int)
     args = parser.parse_args(arguments)
-    names = ("decoding", "engine_precision", "beam", "lenpen", "max_len_a", "max_len_b")
+    options = given(args, ("decoding", "engine_precision", *OF_CALLS))
     with errors_in_one_line(name, spelling=OWN_OPTIONS), results_only():
-        inputs = files_beside(checkpoints_of(args.checkpoint), args.data)
+        checkpoints = checkpoints_of(args.checkpoint)
+        inputs = files_beside(checkpoints, args.data)
         check_is_not_read("--output", args.output, [*inputs, args.bpe_codes])
+        if args.format == "huggingface":
+            check_for_huggingface(args, checkpoints)
         translator = load(
             one_or_all(args.checkpoint),
             args.data,
@@ -68,10 +104,72 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
             args.target_lang,
             tokenizer=None if args.tokenizer == "none" else args.tokenizer,
             bpe_codes=args.bpe_codes,
-            **given(args, names),
+            **options,
         )
-        export(translator, args.output)
-    print(f"{args.output}: {args.output.stat().st_size / 1e6:.1f} MB")
+        if args.format == "huggingface":
+            defaults = {**recorded_options(checkpoints[0]), **options}
+            files = export_for_transformers(translator, checkpoints[0], args.output, defaults)
+        else:
+            export(translator, args.output)
+    if args.format == "huggingface":
+        print(f"{args.output}: {', '.join(files)}")
+    else:
+        print(f"{args.output}: {args.output.stat().st_size / 1e6:.1f} MB")
+
+
+def check_for_huggingface(args: argparse.Namespace, checkpoints: Sequence[str]) -> None:
+    """
+    Raises:
+        ValueError: for several checkpoints, options of bundles, and a directory that is in use.
+    """
+    if len(checkpoints) > 1:
+        raise ValueError(
+            f"--format huggingface: writes one model, and {len(checkpoints)} are given"
+        )
+    for name in given(args, ("decoding", "engine_precision")):
+        raise ValueError(f"{flag_of(name)}: is an option of bundles; remove it")
+    check_is_new("--output", args.output)
+
+
+def export_for_transformers(
+    translator: CheckpointTranslator, checkpoint: str, directory: Path, defaults: Mapping[str, Any]
+) -> list[str]:
+    """Write the model of a translator as a directory of Hugging Face.
+
+    Args:
+        translator: loaded from the checkpoint; it has not decoded yet.
+        defaults: see :func:`..importing.to_huggingface.export`.
+
+    Returns:
+        the names of the files
+
+    Raises:
+        OSError: if a file cannot be written.
+        ValueError: for a model that no class of transformers can compute.
+    """
+    options, codec = (
+        checkpoint_utils.load_checkpoint_to_cpu(checkpoint)["cfg"].model,
+        translator.codec,
+    )
+    if isinstance(options, DictConfig):
+        options = Namespace(**{str(name): value for name, value in options.items()})
+    files = {}
+    for path, name in ((codec.codes, None), (codec.target_codes, TARGET_PIECES)):
+        if path is not None:
+            files[name or USUAL_NAMES.get(bpe_of(path), SUBWORD_NMT)] = Path(path).read_bytes()
+            files.update((Path(own).name, Path(own).read_bytes()) for own in beside_codes(path))
+    return to_huggingface.export(
+        options,
+        translator.models[0].state_dict(),
+        to_huggingface.Dictionaries(
+            translator.task.source_dictionary, translator.task.target_dictionary
+        ),
+        files,
+        directory,
+        translator.languages,
+        translator.request({}).pair,
+        defaults,
+    )
 
 
 def export(translator: Any, path: PathLike) -> None:

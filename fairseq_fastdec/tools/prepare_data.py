@@ -129,7 +129,8 @@ def prepare(args: argparse.Namespace) -> None:
         for split, prefixes in splits.items()
         if prefixes
     }
-    make_destination(args.destdir)
+    atomic_files.check_is_new("--destdir", args.destdir)
+    args.destdir.mkdir(parents=True, exist_ok=True)
     try:
         build(args, languages, raw)
     except BaseException:
@@ -270,19 +271,6 @@ def read_lines(path: Path) -> list[str]:
     except (OSError, EOFError, lzma.LZMAError) as error:
         raise ValueError(f"{path}: cannot be read ({error})") from error
     return lines
-
-
-def make_destination(destdir: Path) -> None:
-    """Create DESTDIR.
-
-    Raises:
-        ValueError: if it already contains data, which fairseq would mix with the new data.
-    """
-    if destdir.is_file():
-        raise ValueError(f"--destdir {destdir}: is a file; name a new directory")
-    if destdir.is_dir() and any(destdir.iterdir()):
-        raise ValueError(f"--destdir {destdir}: is not empty; name a new directory or empty it")
-    destdir.mkdir(parents=True, exist_ok=True)
 
 
 def tokenize(lines: list[str], language: str, workers: int, label: str) -> list[str]:

@@ -4,7 +4,13 @@ import os
 
 import pytest
 
-from fairseq_fastdec.data.atomic_files import replacing, write_bytes, write_lines, write_text
+from fairseq_fastdec.data.atomic_files import (
+    check_is_new,
+    replacing,
+    write_bytes,
+    write_lines,
+    write_text,
+)
 
 
 def test_files_are_replaced(tmp_path):
@@ -58,3 +64,14 @@ def test_a_file_keeps_the_usual_permissions(tmp_path):
     write_text(tmp_path / "file", "")
     modes = {path.stat().st_mode for path in tmp_path.iterdir()}
     assert len(modes) == 1
+
+
+def test_new_directories(tmp_path):
+    for new in (tmp_path, tmp_path / "a" / "b"):
+        check_is_new("--output", new)
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(ValueError, match=f"--output {file}: is not a directory; give a new dire"):
+        check_is_new("--output", file)
+    with pytest.raises(ValueError, match="is not empty; give a new directory"):
+        check_is_new("--output", tmp_path)

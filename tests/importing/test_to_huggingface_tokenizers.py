@@ -117,3 +117,12 @@ def test_words_after_moses(out, codes):
     write(out, Dictionaries(source, target), {"bpe.codes": codes.encode()})
     found = encoded(out, "the boat out")
     assert [source[number] for number in found] == "the b@@ o@@ a@@ t ou@@ t </s>".split()
+
+
+def test_the_first_version_of_codes(out, caplog):
+    """In which the end of a word is a symbol of its own."""
+    own = dictionary(["the"])
+    for codes in ("t h\nth e\n", "#version: 0.1\nt h\n"):
+        assert write(out, Dictionaries(own, own), {"bpe.codes": codes.encode()}) == []
+        assert "copy the files of the tokenizer" in caplog.text
+        caplog.clear()
