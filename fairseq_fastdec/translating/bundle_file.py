@@ -12,7 +12,7 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Optional
 
 import numpy as np
 
@@ -26,6 +26,7 @@ VERSION = 2
 READABLE = (1, 2)
 HEAD = struct.Struct("<8sIxxxxQQ32s")
 DIGEST = 32
+PIECE = 2**18
 # Arrays are aligned to cache lines.
 LINE = 64
 
@@ -71,18 +72,21 @@ def read(path: PathLike) -> dict[str, Any]:
         OSError: if the file cannot be read.
         ValueError: if the file is not a bundle, has another version, is truncated or has changed.
     """
-    with open(path, "rb") as file:
+    with open(path, "rb", buffering=0) as file:
         # An empty file cannot be mapped.
         size = os.fstat(file.fileno()).st_size
-        return parse(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b"", path)
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        return parse(mapped, path, file)
 
 
-def parse(data: Any, path: PathLike) -> dict[str, Any]:
+def parse(data: Any, path: PathLike, file: Optional[BinaryIO] = None) -> dict[str, Any]:
     """Parse a bundle in memory. Its arrays are views of the data.
 
     Args:
         data: the bytes of the file: an object with a buffer that is aligned to 64 bytes.
         path: the name of the file, for messages.
+        file: the file that is mapped to ``data``. The checksum is computed from it, so that parts
+            which are not used, such as the embeddings of rare types, never occupy memory.
 
     Raises:
         ValueError: see :func:`read`.
@@ -104,11 +108,20 @@ def parse(data: Any, path: PathLike) -> dict[str, Any]:
         raise ValueError(f"{path}: truncated, {size} of {length} bytes; {again}")
     content = whole[HEAD.size :]
     found = hashlib.sha256(head[:-DIGEST])
-    found.update(content)
+    for piece in [content] if file is None else _rest_of(file):
+        found.update(piece)
     if size != length or found.digest() != digest:
         raise ValueError(f"{path}: changed since it was exported; {again}")
     first = n_described + -(HEAD.size + n_described) % LINE
     return _restored(json.loads(bytes(content[:n_described])), content[first:])
+
+
+def _rest_of(file: BinaryIO) -> Iterator[memoryview]:
+    """The bytes behind the header, in pieces that are valid until the next one."""
+    buffer = memoryview(bytearray(PIECE))
+    file.seek(HEAD.size)
+    while n := file.readinto(buffer):  # type: ignore[attr-defined]
+        yield buffer[:n]
 
 
 def _pieces(described: bytes, arrays: list[np.ndarray]) -> Iterator[Any]:

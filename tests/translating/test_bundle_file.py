@@ -2,6 +2,7 @@
 
 import os
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,6 +57,23 @@ def test_everything_comes_back(tmp_path_factory, content):
     write(path, content)
     assert is_bundle(path)
     assert same(content, read(path))
+
+
+def resident(path):
+    """The memory that the mapping of a file occupies, in KiB."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    first = next(number for number, line in enumerate(lines) if line.endswith(str(path)))
+    return next(int(line.split()[1]) for line in lines[first:] if line.startswith("Rss:"))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
+def test_what_is_not_used_occupies_no_memory(tmp_path):
+    path = tmp_path / "bundle"
+    write(path, {"one": np.ones(2**22, np.float32)})
+    content = read(path)
+    assert resident(path) < 2**10
+    assert content["one"].sum() == 2**22
+    assert resident(path) >= 2**14
 
 
 def test_an_array_is_written_once_and_mapped(tmp_path):
