@@ -245,8 +245,10 @@ def test_the_page_of_imported_models(tmp_path, monkeypatch):
     names = {"fairseq_fastdec": fairseq_fastdec}
     for block in snippets.blocks(page, "python"):
         exec(compile(block, "imported_models.md", "exec"), names)
-    assert fairseq_fastdec.load("for-transformers").translate("No", beam=1)
     commands = list(snippets.commands(page))
+    (export,) = (own for own in commands if "export" in own.words[3:4])
+    front.main(export.words[3:])
+    assert fairseq_fastdec.load("for-transformers").translate("No", beam=1)
     (prepare,) = (own for own in commands if "prepare-data" in own.words)
     front.main(prepare.words[3:])
     (train,) = (own for own in commands if "train" in own.words[3:4])

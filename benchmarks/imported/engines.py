@@ -58,7 +58,7 @@ def ctranslate2(model: Path, lines: Sequence[str], search: Search) -> Decode:
     """CTranslate2: in batches, threads decode different sentences or the same, as is faster.
 
     Args:
-        model: the converted model.
+        model: the converted model, in its precision.
     """
     import ctranslate2 as library
 
@@ -68,10 +68,7 @@ def ctranslate2(model: Path, lines: Sequence[str], search: Search) -> Decode:
         "min_decoding_length": LENGTH,
         "max_decoding_length": LENGTH,
     }
-    compute_type = {"fp32": "float32", "int8": "int8"}[search.precision]
-    translator = library.Translator(
-        str(model), compute_type=compute_type, inter_threads=1, intra_threads=search.threads
-    )
+    translator = library.Translator(str(model), inter_threads=1, intra_threads=search.threads)
 
     def decode() -> Any:
         if search.batch == 1:

@@ -2,7 +2,9 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 import fairseq_fastdec
@@ -16,7 +18,9 @@ from fairseq_fastdec.tools.export import export
 RANDOM = {"Opus-MT": "marian", "NLLB-200-600M": "nllb"}
 STUDENT = "Firefox student"
 PIECES = 400
-PRECISIONS = ("fp32", "int8")
+# CTranslate2's name of each precision.
+COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
+PRECISIONS = tuple(COMPUTE_TYPES)
 
 
 class Model(NamedTuple):
@@ -24,13 +28,14 @@ class Model(NamedTuple):
 
     Attributes:
         bundles: by precision.
-        hugging_face, ctranslate2: directories; ``None`` for the student.
+        hugging_face: a directory; ``None`` for the student.
+        ctranslate2: directories by precision; empty for the student, and if it is not installed.
     """
 
     name: str
     bundles: dict[str, Path]
     hugging_face: Optional[Path] = None
-    ctranslate2: Optional[Path] = None
+    ctranslate2: Mapping[str, Path] = MappingProxyType({})
 
 
 def random_model(name: str, directory: Path, sizes: dict[str, Any]) -> Model:
@@ -53,7 +58,7 @@ def random_model(name: str, directory: Path, sizes: dict[str, Any]) -> Model:
     if kind == "marian":
         _fill_up(source / "vocab.json", last)
     bundles = _bundles(source, directory)
-    return Model(name, bundles, source, _converted(source, directory / "ctranslate2"))
+    return Model(name, bundles, source, _converted(source, directory))
 
 
 def student(path: Path, directory: Path) -> Model:
@@ -79,14 +84,16 @@ def _bundles(path: Path, directory: Path) -> dict[str, Path]:
     return bundles
 
 
-def _converted(source: Path, directory: Path) -> Optional[Path]:
+def _converted(source: Path, directory: Path) -> dict[str, Path]:
     try:
         # Its converter imports transformers.
         huggingface.transformers(*huggingface.class_names())
         import ctranslate2
     except ImportError:
         print("CTranslate2 is not installed; its columns are left out", file=sys.stderr)
-        return None
-    converter = ctranslate2.converters.TransformersConverter(str(source))
-    converter.convert(str(directory), force=True)
-    return directory
+        return {}
+    models = {precision: directory / f"{precision}.ctranslate2" for precision in PRECISIONS}
+    for precision, path in models.items():
+        converter = ctranslate2.converters.TransformersConverter(str(source))
+        converter.convert(str(path), quantization=COMPUTE_TYPES[precision])
+    return models

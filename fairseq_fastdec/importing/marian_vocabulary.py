@@ -9,6 +9,7 @@ import numpy as np
 from .building import IMPOSSIBLE, SPECIAL, made_up_words
 from .imported import UnreadableModel
 from .plain_yaml import parsed
+from .vocabularies import sentencepiece_model
 
 BOS, PAD, EOS, UNK = SPECIAL
 ABSENT = -1
@@ -88,12 +89,7 @@ def pieces_of_sentencepiece(path: Path) -> tuple[list[str], int, int]:
     Raises:
         UnreadableModel: if it is damaged, or has no EOS.
     """
-    from sentencepiece import SentencePieceProcessor
-
-    try:
-        model = SentencePieceProcessor(model_proto=path.read_bytes())
-    except RuntimeError as error:
-        raise UnreadableModel(f"{path}: is not a SentencePiece model") from error
+    model = sentencepiece_model(path, path.read_bytes())
     if min(model.eos_id(), model.unk_id()) < 0:
         raise UnreadableModel(f"{path}: has no {EOS} or no {UNK}")
     pieces = [model.id_to_piece(number) for number in range(len(model))]

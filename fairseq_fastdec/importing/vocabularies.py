@@ -151,14 +151,14 @@ def _by_number(path: Path, symbols: Iterable[tuple[Any, Any]]) -> dict[int, str]
     return found
 
 
-def pieces_of(path: Path, content: bytes) -> list[str]:
-    """The pieces of a SentencePiece model, by SentencePiece's numbers.
+def sentencepiece_model(path: Path, content: bytes) -> Any:
+    """SentencePiece's ``SentencePieceProcessor`` of a file.
 
     Args:
         path: the file with this content.
 
     Raises:
-        UnreadableModel: if it is damaged.
+        UnreadableModel: if it is damaged, or the package is not installed.
     """
     try:
         from sentencepiece import SentencePieceProcessor
@@ -169,10 +169,19 @@ def pieces_of(path: Path, content: bytes) -> list[str]:
     if not content:
         raise UnreadableModel(f"{path}: is empty")
     try:
-        model = SentencePieceProcessor(model_proto=content)
-        return [model.id_to_piece(number) for number in range(model.get_piece_size())]
+        return SentencePieceProcessor(model_proto=content)
     except Exception as error:
         raise damaged(path, error) from error
+
+
+def pieces_of(path: Path, content: bytes) -> list[str]:
+    """The pieces of a SentencePiece model, by SentencePiece's numbers.
+
+    Raises:
+        UnreadableModel: see :func:`sentencepiece_model`.
+    """
+    model = sentencepiece_model(path, content)
+    return [model.id_to_piece(number) for number in range(len(model))]
 
 
 def read_sentencepiece(directory: Path) -> bytes:

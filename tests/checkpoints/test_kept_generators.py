@@ -66,6 +66,7 @@ def test_few_idle_generators_are_kept(build, monkeypatch):
 
 
 def test_options_without_generators_are_forgotten(build, monkeypatch):
+    monkeypatch.setattr(kept_generators.TURNS, "_value", 2 * torch.get_num_threads())
     monkeypatch.setattr(kept_generators, "MOST_IDLE", 2)
     kept = KeptGenerators()
     with kept.lent("used", build) as used:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import fairseq_fastdec
 from examples.firefox import compare, sentences
 from tests.support import skips
 from tests.support.compiled import compiled
@@ -54,3 +55,21 @@ def test_text_of_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["compare.py", *words[3:]])
     with pytest.raises(SystemExit):
         compare.parse_args()
+
+
+@compiled
+def test_the_output_of_another_engine(tmp_path, monkeypatch, capsys):
+    skips.needs("sacrebleu")
+    translator = fairseq_fastdec.load(directory("enpt"))
+    lines = sentences.sentences("en", 3)
+    (tmp_path / "text").write_text("\n".join(lines), encoding="utf-8")
+    theirs = [*translator.translate(lines[:2]), "Outra coisa."]
+    (tmp_path / "theirs").write_text("\n".join(theirs), encoding="utf-8")
+    words = ["--pair", "en-pt", "--theirs", str(tmp_path / "theirs")]
+    monkeypatch.setattr("sys.argv", ["compare.py", *words])
+    with pytest.raises(SystemExit):
+        compare.parse_args()
+    words += ["--sentences", str(tmp_path / "text")]
+    monkeypatch.setattr("sys.argv", ["compare.py", *words])
+    compare.main()
+    assert "| en-pt | fp32 | yes | 2 of 3 |" in capsys.readouterr().out

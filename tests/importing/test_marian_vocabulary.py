@@ -1,6 +1,7 @@
 """Vocabularies of Marian in the order of fairseq."""
 
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -127,7 +128,7 @@ def test_special_pieces_of_sentencepiece(tmp_path):
 def test_damaged_models_of_sentencepiece(tmp_path):
     path = tmp_path / "vocab.spm"
     path.write_bytes(b"no model")
-    with pytest.raises(UnreadableModel, match="vocab.spm: is not a SentencePiece model"):
+    with pytest.raises(UnreadableModel, match="vocab.spm: is damaged"):
         vocabulary(path, 7)
     path.write_bytes(trained(eos_id=-1))
     with pytest.raises(UnreadableModel, match="vocab.spm: has no </s>"):
@@ -144,3 +145,10 @@ def test_damaged_files(name, tmp_path):
     )
     writing.write_shortlist(folder / "lex.s2t.bin", 3, [[n, (7 * n) % 20] for n in range(20)])
     assert mutations.check(folder / name, lambda: marian.read(folder)) > mutations.COUNT / 10
+
+
+def test_without_the_package(tmp_path, monkeypatch):
+    (tmp_path / "vocab.spm").write_bytes(b"content")
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    with pytest.raises(UnreadableModel, match="vocab.spm: needs the package sentencepiece: pip i"):
+        vocabulary(tmp_path / "vocab.spm", 20)

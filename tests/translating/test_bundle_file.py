@@ -66,7 +66,9 @@ def resident(path):
     return next(int(line.split()[1]) for line in lines[first:] if line.startswith("Rss:"))
 
 
-@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
+@pytest.mark.skipif(
+    not Path("/proc/self/smaps").exists(), reason="no /proc/self/smaps: run it on Linux"
+)
 def test_what_is_not_used_occupies_no_memory(tmp_path):
     path = tmp_path / "bundle"
     write(path, {"one": np.ones(2**22, np.float32)})
