@@ -83,23 +83,30 @@ TARGET_INT8 inline void multiply_block_vnni(const Linear &linear, int64_t block,
 
 #if defined(TARGET_AVX2)
 // Like multiply_tile_vnni. An instruction adds two products of unsigned and signed numbers in 16 bits.
-// The sums stay within them if inputs are absolute values, and weights have the signs of products.
+// The sums stay within them if inputs are absolute values, and weights w have the signs of products.
+// For a negative input, the bits of w are inverted, which is -w - 1 and one instruction; the missing
+// absolute values of negative inputs are the same for all outputs.
 template <int N>
-TARGET_AVX2 INLINE void multiply_tile_avx2(const Linear &linear, int64_t block, const uint8_t *x,
-                                           const int8_t *signs, const float *scales, float *y,
-                                           Epilogue epilogue) {
+TARGET_AVX2 INLINE void multiply_tile_avx2(const Linear &linear, int64_t block, const Int8Inputs &x,
+                                           int64_t token, float *y, Epilogue epilogue) {
   constexpr int PARTS = BLOCK / 8;
   const int64_t length = padded_to_groups(linear.inputs);
   const auto *weight = static_cast<const int8_t *>(linear.weight) + block * length * BLOCK;
+  const uint8_t *const values = x.values + token * length, *const signs = x.signs + token * length;
   const __m256i ones = _mm256_set1_epi16(1);
-  __m256i sums[N][PARTS] = {};
+  __m256i sums[N][PARTS];
+  UNROLL
+  for (int n = 0; n < N; ++n)
+    UNROLL
+    for (int part = 0; part < PARTS; ++part)
+      sums[n][part] = _mm256_set1_epi32(x.negative[token + n]);
   for (int64_t i = 0; i < length; i += GROUP, weight += BLOCK * GROUP) {
     prefetch_ahead(weight, BLOCK * GROUP);
     __m256i sizes[N], own_signs[N];
     UNROLL
     for (int n = 0; n < N; ++n) {
       int32_t group;
-      std::memcpy(&group, x + n * length + i, sizeof group);
+      std::memcpy(&group, values + n * length + i, sizeof group);
       sizes[n] = _mm256_set1_epi32(group);
       std::memcpy(&group, signs + n * length + i, sizeof group);
       own_signs[n] = _mm256_set1_epi32(group);
@@ -109,38 +116,35 @@ TARGET_AVX2 INLINE void multiply_tile_avx2(const Linear &linear, int64_t block, 
       const __m256i some = _mm256_loadu_si256((const __m256i *)(weight + part * 8 * GROUP));
       UNROLL
       for (int n = 0; n < N; ++n) {
-        const __m256i pairs = _mm256_maddubs_epi16(sizes[n], _mm256_sign_epi8(some, own_signs[n]));
+        const __m256i pairs = _mm256_maddubs_epi16(sizes[n], _mm256_xor_si256(some, own_signs[n]));
         sums[n][part] = _mm256_add_epi32(sums[n][part], _mm256_madd_epi16(pairs, ones));
+        // Or else compilers begin all products at once, and lack registers for the sums.
+        asm volatile("" : "+x"(sums[n][part]));
       }
     }
   }
   UNROLL
   for (int n = 0; n < N; ++n) {
-    float values[BLOCK];
+    float results[BLOCK];
     UNROLL
     for (int part = 0; part < PARTS; ++part) {
       const int64_t output = block * BLOCK + part * 8;
-      const __m256 scale = _mm256_set1_ps(scales[n]) * _mm256_loadu_ps(linear.scales + output);
+      const __m256 scale = _mm256_set1_ps(x.scales[token + n]) * _mm256_loadu_ps(linear.scales + output);
       const __m256 bias = _mm256_loadu_ps(linear.bias + output);
-      _mm256_storeu_ps(values + part * 8,
+      _mm256_storeu_ps(results + part * 8,
                        _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[n][part]), scale, bias));
     }
-    float *to = y + n * linear.outputs + block * BLOCK;
-    apply_epilogue<Vec8>(epilogue, values, to, outputs_of(linear, block));
+    float *to = y + (token + n) * linear.outputs + block * BLOCK;
+    apply_epilogue<Vec8>(epilogue, results, to, outputs_of(linear, block));
   }
 }
 
 TARGET_AVX2 inline void multiply_block_avx2(const Linear &linear, int64_t block,
                                             const Int8Inputs &x, float *y, int64_t n,
                                             Epilogue epilogue) {
-  const int64_t length = padded_to_groups(linear.inputs);
   int64_t token = 0;
-  for (; token + 2 <= n; token += 2)
-    multiply_tile_avx2<2>(linear, block, x.values + token * length, x.signs + token * length,
-                          x.scales + token, y + token * linear.outputs, epilogue);
-  if (token < n)
-    multiply_tile_avx2<1>(linear, block, x.values + token * length, x.signs + token * length,
-                          x.scales + token, y + token * linear.outputs, epilogue);
+  for (; token + 2 <= n; token += 2) multiply_tile_avx2<2>(linear, block, x, token, y, epilogue);
+  if (token < n) multiply_tile_avx2<1>(linear, block, x, token, y, epilogue);
 }
 #endif
 

@@ -14,12 +14,13 @@ constexpr int ZERO_POINT = 128;
 // Avoids division by zero for tokens of zeros.
 constexpr float SMALLEST_INPUT = 1e-30f;
 
-// The inputs of n tokens in int8. With AVX2 but without VNNI, they are absolute values and signed
-// ones, see multiply_tile_avx2; otherwise they include the zero point.
+// The inputs of n tokens in int8. With AVX2 but without VNNI, they are absolute values and signs, see
+// multiply_tile_avx2; otherwise they include the zero point, and there are no signs.
 struct Int8Inputs {
-  uint8_t *values;  // [n, padded_to_groups(inputs)], from 1 to 255, or absolute values up to 127
-  float *scales;    // [n]
-  int8_t *signs;    // [n, padded_to_groups(inputs)], the signed values
+  float *scales;     // [n]
+  int32_t *negative; // [n], the sums of the absolute values of negative inputs
+  uint8_t *values;   // [n, padded_to_groups(inputs)], from 1 to 255, or absolute values up to 127
+  uint8_t *signs;    // [n, padded_to_groups(inputs)], 255 for negative inputs, otherwise 0
 };
 
 INLINE int64_t padded_to_groups(int64_t inputs) { return (inputs + GROUP - 1) / GROUP * GROUP; }
@@ -38,15 +39,16 @@ INLINE float float_of_bits(int32_t bits) {
   return number;
 }
 
-// The number of floats for the inputs of n tokens in any format: at most 2 bytes per input, and a
-// scale per token.
+// The number of floats for the inputs of n tokens in any format: at most 2 bytes per input, and two
+// numbers per token.
 INLINE int64_t quantized_size(int64_t n, int64_t inputs) {
-  return n + n * padded_to_groups(inputs) / 2;
+  return 2 * n + n * padded_to_groups(inputs) / 2;
 }
 
 INLINE Int8Inputs int8_inputs_in(float *memory, int64_t n, int64_t inputs) {
-  auto *const values = reinterpret_cast<uint8_t *>(memory + n);
-  return {values, memory, reinterpret_cast<int8_t *>(values + n * padded_to_groups(inputs))};
+  auto *const values = reinterpret_cast<uint8_t *>(memory + 2 * n);
+  return {memory, reinterpret_cast<int32_t *>(memory + n), values,
+          values + n * padded_to_groups(inputs)};
 }
 
 #if defined(TARGET_INT8)
@@ -107,20 +109,26 @@ TARGET_AVX2 inline void quantize_to_int8_avx2(const float *x, int64_t inputs, co
   const float largest = float_of_bits(*std::max_element(each, each + 8));
   const __m256 steps_per_one = _mm256_set1_ps(127 / largest);
   uint8_t *const values = to.values + token * length;
-  int8_t *const signs = to.signs + token * length;
-  for (int64_t i = 0; i < whole; i += WIDTH) {
-    const __m256i some = rounded_to_int8(x + i, steps_per_one);
-    _mm256_storeu_si256((__m256i *)(signs + i), some);
-    _mm256_storeu_si256((__m256i *)(values + i), _mm256_abs_epi8(some));
-  }
+  uint8_t *const signs = to.signs + token * length;
+  const __m256i zero = _mm256_setzero_si256();
+  __m256i negative = zero;  // 4 sums
+  const auto split = [&](const float *some, uint8_t *absolute, uint8_t *sign) TARGET_AVX2 {
+    const __m256i rounded = rounded_to_int8(some, steps_per_one);
+    const __m256i size = _mm256_abs_epi8(rounded), is_negative = _mm256_cmpgt_epi8(zero, rounded);
+    negative = _mm256_add_epi64(negative, _mm256_sad_epu8(_mm256_and_si256(size, is_negative), zero));
+    _mm256_storeu_si256((__m256i *)absolute, size);
+    _mm256_storeu_si256((__m256i *)sign, is_negative);
+  };
+  for (int64_t i = 0; i < whole; i += WIDTH) split(x + i, values + i, signs + i);
   if (whole < inputs) {
-    alignas(32) int8_t some[WIDTH], sizes_of_some[WIDTH];
-    const __m256i last = rounded_to_int8(rest, steps_per_one);
-    _mm256_store_si256((__m256i *)some, last);
-    _mm256_store_si256((__m256i *)sizes_of_some, _mm256_abs_epi8(last));
-    std::memcpy(signs + whole, some, length - whole);
-    std::memcpy(values + whole, sizes_of_some, length - whole);
+    uint8_t absolute[WIDTH], sign[WIDTH];
+    split(rest, absolute, sign);
+    std::memcpy(values + whole, absolute, length - whole);
+    std::memcpy(signs + whole, sign, length - whole);
   }
+  int64_t parts[4];
+  _mm256_storeu_si256((__m256i *)parts, negative);
+  to.negative[token] = int32_t(parts[0] + parts[1] + parts[2] + parts[3]);
   to.scales[token] = largest / 127;
 }
 #endif
