@@ -214,8 +214,9 @@ def section(rows: list[dict[str, Any]]) -> str:
 def table(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     """The rows of the table: the times of other engines by this package's, and peaks of memory.
 
-    The latter are in MiB, this package first.
+    The latter are in MiB, this package first. Rows without other engines are left out.
     """
+    rows = [row for row in rows if row["ratios"]]
     others = list(dict.fromkeys(name for row in rows for name in row["ratios"]))
     return [
         {
