@@ -110,7 +110,7 @@ def test_the_page_of_firefox(tmp_path, monkeypatch):
     }
     Path(tmp_path, "examples").symlink_to(snippets.ROOT / "examples")
     monkeypatch.chdir(tmp_path)
-    commands = [words for words in commands_of("firefox") if words[0] == "-m"]
+    commands = [words for words in commands_of("firefox") if words[1] == "fairseq_fastdec"]
     answers = [run(words) for words in commands]
     assert len(answers) == 4 and answers[-1] == "Abra o arquivo."
     assert "Clique no botão Salvar." in Path("everyday.pt").read_text(encoding="utf-8")
