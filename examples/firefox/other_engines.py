@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Translate with slimt or bergamot, engines for the models of Firefox, and measure their speed.
 
-    python3.10 -m pip install --target engines slimt bergamot
-    python3.10 examples/firefox/other_engines.py slimt models/en-pt text.en --packages engines \\
+    python3.10 -m venv engines && engines/bin/pip install slimt bergamot
+    engines/bin/python examples/firefox/other_engines.py slimt models/en-pt text.en \\
         --output slimt.pt
 
 Both have wheels up to Python 3.10 only, so this script needs nothing of this repository. They
@@ -47,11 +47,9 @@ def main():
     parser.add_argument("engine", choices=["slimt", "bergamot"])
     parser.add_argument("model", type=Path, help="the directory of a model")
     parser.add_argument("text", type=Path)
-    parser.add_argument("--packages", type=Path, required=True, help="where they are installed")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--output", type=Path, required=True)
     args = parser.parse_args()
-    sys.path.insert(0, str(args.packages))
     sys.modules[f"{args.engine}.repository"] = without_server(f"{args.engine}.repository")
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: args.threads])
     files = {
