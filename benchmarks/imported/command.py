@@ -80,8 +80,10 @@ def run(args: argparse.Namespace, sizes: dict[str, Any]) -> list[dict[str, Any]]
         sizes: values of configs that replace those of published models, for tests.
 
     Raises:
-        ValueError: for the student without its directory.
+        ValueError: for the student without its directory, and --page without --json.
     """
+    if args.page is not None and args.json is None:
+        raise ValueError("--page: needs --json, whose rows it shows")
     if STUDENT in args.models and args.student is None:
         raise ValueError(f"--models {STUDENT}: needs --student DIRECTORY")
     rows: list[dict[str, Any]] = []
@@ -97,9 +99,9 @@ def run(args: argparse.Namespace, sizes: dict[str, Any]) -> list[dict[str, Any]]
                 rows.append(row_of(model, Search(*values), args))
                 print(json.dumps(rows[-1]), flush=True)
                 if args.json is not None:
-                    add_rows(args.json, rows[-1:])
+                    add_row(args.json, rows[-1])
     print(untitled(table(rows)))
-    if args.page is not None and args.json is not None:
+    if args.page is not None:
         page = args.page.read_text(encoding="utf-8")
         text = section(json.loads(args.json.read_text(encoding="utf-8")))
         atomic_files.write_text(args.page, between_marks(page, "imported", text))
@@ -192,10 +194,10 @@ def _work(pipe: Any, make: Any, threads: int) -> None:
         pipe.send(time.perf_counter() - start)
 
 
-def add_rows(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Add rows to those of a file, or replace earlier ones of the same search."""
+def add_row(path: Path, row: dict[str, Any]) -> None:
+    """Add a row to those of a file, or replace an earlier one of the same search."""
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    by_search = {tuple(row[name] for name in SEARCH): row for row in [*known, *rows]}
+    by_search = {tuple(own[name] for name in SEARCH): own for own in [*known, row]}
     atomic_files.write_text(path, json.dumps(list(by_search.values()), indent=1) + "\n")
 
 

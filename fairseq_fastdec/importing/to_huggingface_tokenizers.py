@@ -20,7 +20,6 @@ from .huggingface_fsmt import of_fsmt
 logger = logging.getLogger(__name__)
 
 PLAIN = "{text} </s>"
-CODES = (SUBWORD_NMT, "bpecodes", "code")
 LANGUAGE_LISTS = {"m2m100": published_languages.M2M_100, "wmt21": published_languages.WMT_21}
 
 
@@ -43,7 +42,7 @@ def tokenizer_files(
         files, languages, pair: see :func:`~.to_huggingface.export`.
     """
     source_format = languages.source_format
-    codes = next((files[name] for name in CODES if name in files), None)
+    codes = files.get(SUBWORD_NMT)
     if SENTENCEPIECE in files and source_format in (PLAIN, "{target} {text} </s>"):
         return _marian(dictionaries, files, pair)
     if SENTENCEPIECE in files and source_format == "{source} {text} </s>":

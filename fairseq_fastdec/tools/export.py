@@ -2,14 +2,12 @@
 
 import argparse
 import os
-from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Optional
 
 from fairseq import checkpoint_utils
-from omegaconf import DictConfig
 
 from ..checkpoints.codec import TaskCodec, encodes_as_fairseq, looks_up_as_fairseq
 from ..checkpoints.loading import load
@@ -20,7 +18,6 @@ from ..data.model_files import (
     GPT2,
     SENTENCEPIECE,
     SUBWORD_NMT,
-    TARGET_PIECES,
     beside_codes,
     bpe_of,
     checkpoints_of,
@@ -43,8 +40,6 @@ place of a checkpoint. Decoding with a bundle needs neither torch nor fairseq, a
 that of the checkpoint with the same options. With --format huggingface, write a directory for
 transformers.
 """
-
-
 # The options of this command that calls can override.
 OF_CALLS = ("beam", "lenpen", "max_len_a", "max_len_b")
 # The names of BPE files beside an imported model.
@@ -109,12 +104,11 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         if args.format == "huggingface":
             defaults = {**recorded_options(checkpoints[0]), **options}
             files = export_for_transformers(translator, checkpoints[0], args.output, defaults)
+            written = ", ".join(files)
         else:
             export(translator, args.output)
-    if args.format == "huggingface":
-        print(f"{args.output}: {', '.join(files)}")
-    else:
-        print(f"{args.output}: {args.output.stat().st_size / 1e6:.1f} MB")
+            written = f"{args.output.stat().st_size / 1e6:.1f} MB"
+    print(f"{args.output}: {written}")
 
 
 def check_for_huggingface(args: argparse.Namespace, checkpoints: Sequence[str]) -> None:
@@ -147,24 +141,15 @@ def export_for_transformers(
         OSError: if a file cannot be written.
         ValueError: for a model that no class of transformers can compute.
     """
-    options, codec = (
-        checkpoint_utils.load_checkpoint_to_cpu(checkpoint)["cfg"].model,
-        translator.codec,
-    )
-    if isinstance(options, DictConfig):
-        options = Namespace(**{str(name): value for name, value in options.items()})
-    files = {}
-    for path, name in ((codec.codes, None), (codec.target_codes, TARGET_PIECES)):
-        if path is not None:
-            files[name or USUAL_NAMES.get(bpe_of(path), SUBWORD_NMT)] = Path(path).read_bytes()
-            files.update((Path(own).name, Path(own).read_bytes()) for own in beside_codes(path))
+    codec, paths = translator.codec, {}
+    if codec.codes is not None:
+        paths = {Path(path).name: path for path in beside_codes(codec.codes)}
+        paths[USUAL_NAMES.get(bpe_of(codec.codes), SUBWORD_NMT)] = codec.codes
     return to_huggingface.export(
-        options,
+        checkpoint_utils.load_checkpoint_to_cpu(checkpoint)["cfg"].model,
         translator.models[0].state_dict(),
-        to_huggingface.Dictionaries(
-            translator.task.source_dictionary, translator.task.target_dictionary
-        ),
-        files,
+        to_huggingface.Dictionaries(codec.source, codec.target),
+        {name: Path(path).read_bytes() for name, path in paths.items()},
         directory,
         translator.languages,
         translator.request({}).pair,

@@ -11,8 +11,9 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, Optional
+from typing import Any, Optional
 
 import numpy as np
 
@@ -79,7 +80,7 @@ def read(path: PathLike) -> dict[str, Any]:
         return parse(mapped, path, file)
 
 
-def parse(data: Any, path: PathLike, file: Optional[BinaryIO] = None) -> dict[str, Any]:
+def parse(data: Any, path: PathLike, file: Optional[FileIO] = None) -> dict[str, Any]:
     """Parse a bundle in memory. Its arrays are views of the data.
 
     Args:
@@ -116,11 +117,11 @@ def parse(data: Any, path: PathLike, file: Optional[BinaryIO] = None) -> dict[st
     return _restored(json.loads(bytes(content[:n_described])), content[first:])
 
 
-def _rest_of(file: BinaryIO) -> Iterator[memoryview]:
+def _rest_of(file: FileIO) -> Iterator[memoryview]:
     """The bytes behind the header, in pieces that are valid until the next one."""
     buffer = memoryview(bytearray(PIECE))
     file.seek(HEAD.size)
-    while n := file.readinto(buffer):  # type: ignore[attr-defined]
+    while n := file.readinto(buffer):
         yield buffer[:n]
 
 

@@ -54,12 +54,17 @@ def test_the_student_needs_its_directory():
         command.run(arguments(models=[STUDENT]), {})
 
 
+def test_a_page_needs_rows(tmp_path):
+    with pytest.raises(ValueError, match="--page: needs --json"):
+        command.run(arguments(page=tmp_path / "page.md"), {})
+
+
 def test_rows_replace_earlier_ones(tmp_path):
     path = tmp_path / "rows.json"
     rows = [
         {"model": "Opus-MT", **Search("int8", beam, 1, 1)._asdict(), "number": number}
         for number, beam in enumerate((1, 4, 1))
     ]
-    command.add_rows(path, rows[:1])
-    command.add_rows(path, rows[1:])
+    for row in rows:
+        command.add_row(path, row)
     assert json.loads(path.read_text()) == [rows[2], rows[1]]

@@ -82,10 +82,10 @@ TARGET_INT8 inline void multiply_block_vnni(const Linear &linear, int64_t block,
 #endif
 
 #if defined(TARGET_AVX2)
-// Like multiply_tile_vnni. An instruction adds two products of unsigned and signed numbers in 16 bits.
-// The sums stay within them if inputs are absolute values, and weights w have the signs of products.
-// For a negative input, the bits of w are inverted, which is -w - 1 and one instruction; the missing
-// absolute values of negative inputs are the same for all outputs.
+// Like multiply_tile_vnni. An instruction adds two products of unsigned and signed numbers in 16
+// bits. The sums stay within them if inputs are absolute values, and weights w have the signs of
+// products. For a negative input, the bits of w are inverted, which is -w - 1 and one instruction;
+// the missing absolute values of negative inputs are the same for all outputs.
 template <int N>
 TARGET_AVX2 INLINE void multiply_tile_avx2(const Linear &linear, int64_t block, const Int8Inputs &x,
                                            int64_t token, float *y, Epilogue epilogue) {
@@ -129,7 +129,8 @@ TARGET_AVX2 INLINE void multiply_tile_avx2(const Linear &linear, int64_t block, 
     UNROLL
     for (int part = 0; part < PARTS; ++part) {
       const int64_t output = block * BLOCK + part * 8;
-      const __m256 scale = _mm256_set1_ps(x.scales[token + n]) * _mm256_loadu_ps(linear.scales + output);
+      const __m256 scale =
+          _mm256_set1_ps(x.scales[token + n]) * _mm256_loadu_ps(linear.scales + output);
       const __m256 bias = _mm256_loadu_ps(linear.bias + output);
       _mm256_storeu_ps(results + part * 8,
                        _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[n][part]), scale, bias));

@@ -14,13 +14,13 @@ constexpr int ZERO_POINT = 128;
 // Avoids division by zero for tokens of zeros.
 constexpr float SMALLEST_INPUT = 1e-30f;
 
-// The inputs of n tokens in int8. With AVX2 but without VNNI, they are absolute values and signs, see
-// multiply_tile_avx2; otherwise they include the zero point, and there are no signs.
+// The inputs of n tokens in int8. With AVX2 but without VNNI, they are absolute values and signs,
+// see multiply_tile_avx2; otherwise they include the zero point, and there are no signs.
 struct Int8Inputs {
-  float *scales;     // [n]
-  int32_t *negative; // [n], the sums of the absolute values of negative inputs
-  uint8_t *values;   // [n, padded_to_groups(inputs)], from 1 to 255, or absolute values up to 127
-  uint8_t *signs;    // [n, padded_to_groups(inputs)], 255 for negative inputs, otherwise 0
+  float *scales;      // [n]
+  int32_t *negative;  // [n], the sums of the absolute values of negative inputs
+  uint8_t *values;    // [n, padded_to_groups(inputs)], from 1 to 255, or absolute values up to 127
+  uint8_t *signs;     // [n, padded_to_groups(inputs)], 255 for negative inputs, otherwise 0
 };
 
 INLINE int64_t padded_to_groups(int64_t inputs) { return (inputs + GROUP - 1) / GROUP * GROUP; }
@@ -115,7 +115,8 @@ TARGET_AVX2 inline void quantize_to_int8_avx2(const float *x, int64_t inputs, co
   const auto split = [&](const float *some, uint8_t *absolute, uint8_t *sign) TARGET_AVX2 {
     const __m256i rounded = rounded_to_int8(some, steps_per_one);
     const __m256i size = _mm256_abs_epi8(rounded), is_negative = _mm256_cmpgt_epi8(zero, rounded);
-    negative = _mm256_add_epi64(negative, _mm256_sad_epu8(_mm256_and_si256(size, is_negative), zero));
+    const __m256i sums = _mm256_sad_epu8(_mm256_and_si256(size, is_negative), zero);
+    negative = _mm256_add_epi64(negative, sums);
     _mm256_storeu_si256((__m256i *)absolute, size);
     _mm256_storeu_si256((__m256i *)sign, is_negative);
   };
