@@ -1,5 +1,6 @@
 """Builds the compiled code, and names wheels without it; pyproject.toml has everything else."""
 
+import sys
 from glob import glob
 from pathlib import Path
 
@@ -14,6 +15,10 @@ try:
 except ImportError:  # an installation without build isolation gets no compiled code
     pybind11 = None
 
+if sys.platform == "win32":
+    sys.exit("fairseq_fastdec: Windows is not supported; use Linux, macOS, or WSL")
+
+FLAGS = "-std=gnu++17 -O3 -g0 -DNDEBUG -fvisibility=hidden -Wno-psabi"
 ENGINE, KERNELS = "fairseq_fastdec/engine/cpp", "fairseq_fastdec/engine/kernels/cpp"
 
 
@@ -36,10 +41,11 @@ setup(
     ext_modules=[
         Extension(
             "fairseq_fastdec.engine.kernels._engine",
-            sorted([*glob(f"{KERNELS}/*.cpp"), *glob(f"{ENGINE}/*.cpp")]),
+            # The kernels first, since they take longest.
+            [*sorted(glob(f"{KERNELS}/*.cpp")), *sorted(glob(f"{ENGINE}/*.cpp"))],
             include_dirs=[pybind11.get_include()] if pybind11 else [],
             depends=sorted([*glob(f"{ENGINE}/*.h"), *glob(f"{KERNELS}/*.h")]),
-            extra_compile_args="-std=gnu++17 -O3 -DNDEBUG -fvisibility=hidden -Wno-psabi".split(),
+            extra_compile_args=FLAGS.split(),
             language="c++",
             optional=True,
         )

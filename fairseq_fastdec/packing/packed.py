@@ -20,7 +20,7 @@ SMALLEST_SCALE = 1e-30
 LARGEST_FRACTION = 1e-3
 # The number of channels whose weights are examined first.
 FEW_OUTPUTS = 64
-# The quantised value of an input of 0, ``ZERO_POINT`` in cpp/quantize.h.
+# The quantised value of an input of 0, ``ZERO_POINT`` in cpp/rounded_inputs.h.
 ZERO_POINT = 128
 
 

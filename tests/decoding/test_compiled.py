@@ -6,7 +6,7 @@ import torch
 
 from fairseq_fastdec.engine.kernels import loading
 from tests.support import tiny
-from tests.support.compiled import PRECISIONS, compiled
+from tests.support.compiled import INSTRUCTION_SETS, PRECISIONS, compiled, using
 from tests.support.compiled_searches import (
     admit,
     assert_alike_beams,
@@ -116,6 +116,18 @@ def test_a_sentence_has_the_same_numbers_in_any_batch(name, precision):
     alone = found_alone(search, bos, LENGTHS)
     for n_threads in (1, 2):
         assert found_joining(search, bos, LENGTHS, n_threads) == alone
+
+
+# The generic kernels of x86 have no fused multiply-add, and bf16 has instructions of its own.
+@pytest.mark.skipif(len(INSTRUCTION_SETS) < 3, reason="the processor has few instruction sets")
+@pytest.mark.parametrize("precision", ["model", "int8"])
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_sentence_has_the_same_numbers_on_any_processor(name, precision):
+    search, bos = search_of(name, engine_precision=precision)
+    expected = found_alone(search, bos, LENGTHS)
+    for instruction_set in INSTRUCTION_SETS[1:]:
+        with using(instruction_set):
+            assert found_alone(search, bos, LENGTHS) == expected
 
 
 @pytest.mark.parametrize("name", SEARCHES)

@@ -6,25 +6,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from fairseq_fastdec.engine.kernels.loading import library
 from fairseq_fastdec.packing.packed import PackedBFloat16, PackedInt8, PackedLinear
 from tests.support.at_once import at_once
-from tests.support.compiled import compiled, examples, threads
+from tests.support.compiled import INSTRUCTION_SETS, compiled, examples, threads, using
 
 pytestmark = compiled
 
 KINDS = [PackedLinear, PackedBFloat16, PackedInt8]
-# In vectors of 4, 8 and 16 floats and tiles of 256, those of other processors.
-WIDTHS = [4, 8, 16, 256]
 # Tiles need rows of 64 bytes.
 FULL_TILES = 128
 
 
-@pytest.fixture(params=WIDTHS)
-def width(request):
-    library().set_width(request.param)
-    yield request.param
-    library().set_width(max(WIDTHS))
+@pytest.fixture(params=INSTRUCTION_SETS)
+def instruction_set(request):
+    with using(request.param):
+        yield request.param
 
 
 def quantized(numbers):
@@ -53,19 +49,16 @@ def expected_product(kind, x, weight, bias):
     n_outputs=st.integers(1, 140),
     biased=st.booleans(),
     strided=st.booleans(),
-    widest=st.sampled_from(WIDTHS),
+    isa=st.sampled_from(INSTRUCTION_SETS or [""]),
 )
-def test_products(kind, n_tokens, n_inputs, n_outputs, biased, strided, widest):
+def test_products(kind, n_tokens, n_inputs, n_outputs, biased, strided, isa):
     torch.manual_seed(n_inputs)
     weight = torch.randn(n_outputs, n_inputs)
     bias = torch.randn(n_outputs) if biased else None
     x = torch.randn(n_tokens, 2 * n_inputs)[:, ::2] if strided else torch.randn(n_tokens, n_inputs)
     expected = expected_product(kind, x, weight, bias)
-    library().set_width(widest)
-    try:
+    with using(isa):
         found = kind(weight, bias)(x)
-    finally:
-        library().set_width(max(WIDTHS))
     atol = 1e-4
     if kind is PackedInt8 and n_tokens:
         # An input that lies between two integers may be rounded either way.
@@ -75,7 +68,9 @@ def test_products(kind, n_tokens, n_inputs, n_outputs, biased, strided, widest):
 
 @pytest.mark.parametrize("n_inputs", [129, FULL_TILES])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_token_gives_the_same_among_others_and_in_any_number_of_threads(kind, n_inputs, width):
+def test_a_token_gives_the_same_among_others_and_in_any_number_of_threads(
+    kind, n_inputs, instruction_set
+):
     torch.manual_seed(0)
     layer, x = kind(torch.randn(300, n_inputs), torch.randn(300)), torch.randn(41, n_inputs)
     expected = torch.cat([layer(own[None]) for own in x])
@@ -85,13 +80,13 @@ def test_a_token_gives_the_same_among_others_and_in_any_number_of_threads(kind, 
 
 
 @pytest.mark.parametrize("n_tokens, n_inputs", [(5, 100), (50, FULL_TILES)])
-def test_vectors_of_any_width_give_the_same_integers(n_tokens, n_inputs):
+def test_all_instruction_sets_give_the_same_integers(n_tokens, n_inputs):
     torch.manual_seed(0)
     layer, x = PackedInt8(torch.randn(64, n_inputs)), torch.randn(n_tokens, n_inputs)
     found = []
-    for width in WIDTHS:
-        library().set_width(width)
-        found.append(layer(x))
+    for name in INSTRUCTION_SETS:
+        with using(name):
+            found.append(layer(x))
     for other in found[:-1]:
         torch.testing.assert_close(other, found[-1], atol=1e-5, rtol=1e-5)
 
@@ -106,7 +101,7 @@ def test_inputs_of_any_shape(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_inputs_that_are_not_finite(kind, bad, width):
+def test_inputs_that_are_not_finite(kind, bad, instruction_set):
     """Otherwise a broken model would translate; the search reports such scores."""
     x = torch.randn(20, 70)
     for token in range(20):

@@ -11,6 +11,7 @@ from tests.support import skips
 
 compiled = pytest.mark.skipif(loading.library() is None, reason=skips.COMPILER)
 PRECISIONS = ["model", "bf16", "int8"]
+INSTRUCTION_SETS = loading.library().instruction_sets() if loading.library() else []
 
 
 def examples(n):
@@ -30,3 +31,15 @@ def threads(n):
     finally:
         loading._n_measured = 1
         torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def using(instruction_set):
+    """Run the kernels of an instruction set."""
+    library = loading.library()
+    before = library.instruction_set_in_use()
+    library.use_instruction_set(instruction_set)
+    try:
+        yield
+    finally:
+        library.use_instruction_set(before)

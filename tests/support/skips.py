@@ -6,6 +6,10 @@ COMPILER = (
     "nothing was compiled: install a C++ compiler (g++ or clang), then run "
     "python setup.py build_ext --inplace"
 )
+ARM = (
+    "nothing for ARM: install a compiler and an emulator "
+    "(apt-get install g++-aarch64-linux-gnu qemu-user)"
+)
 GPU = "torch finds no GPU: run it on a machine with one, and with torch's CUDA build"
 TWO_GPUS = "fewer than two GPUs: run it on a machine with two"
 BROWSER = (

@@ -2,11 +2,12 @@
 
 
 def description() -> str:
-    """Describe whether there is compiled code, and if not, how to install it."""
+    """Describe whether there is compiled code, and its kernels or how to install it."""
     from . import loading
 
-    if loading.library() is not None:
-        return "with compiled code"
+    library = loading.library()
+    if library is not None:
+        return f"with compiled code ({library.instruction_set_in_use()})"
     return (
         "without compiled code, so decoding on a CPU is slower; install a C++ compiler (such as "
         f"g++). {loading.how_to_install()}"

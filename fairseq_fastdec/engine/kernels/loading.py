@@ -6,6 +6,7 @@ It is built when the package is installed, if there is a compiler. It is optiona
 import functools
 import importlib.util
 import logging
+import os
 import struct
 import threading
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 logger = logging.getLogger(__name__)
+
+# The environment variable with the instruction set to use.
+ISA = "FASTDEC_ISA"
 
 # The beginning of a little-endian 64-bit ELF file.
 ELF_OF_64_BITS = b"\x7fELF\x02\x01"
@@ -27,6 +31,9 @@ def library() -> Any:
 
     This is the only place that decides whether compiled code is used. Call it as an attribute of
     this module, so that a test can replace it to disable compiled code everywhere.
+
+    Raises:
+        ValueError: if ``FASTDEC_ISA`` is not an instruction set of this processor.
     """
     path = _built()
     if path is None:
@@ -37,10 +44,16 @@ def library() -> Any:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return module
     except (OSError, ValueError, ImportError) as problem:
         logger.warning("%s: %s; decoding is slower without it. %s", path, problem, how_to_install())
         return None
+    isa = os.environ.get(ISA)
+    if isa:
+        available = module.instruction_sets()
+        if isa not in available:
+            raise ValueError(f"{ISA}={isa}: must be one of {', '.join(available)}")
+        module.use_instruction_set(isa)
+    return module
 
 
 def n_threads() -> int:

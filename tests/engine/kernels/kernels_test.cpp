@@ -1,8 +1,9 @@
-// Kernels against naive loops in double precision, for vectors of 4, 8 and 16 floats and for tiles;
-// and the rules of proposal_times.h and free_cores.h.
+// Kernels against naive loops in double precision, for vectors of 4, 8 and 16 floats, which must give
+// the same bits, and for all instruction sets; and the rules of proposal_times.h and free_cores.h.
 //
-// test_kernels.py compiles and runs it. With the flags of one processor, vectors that are wider than
-// its registers become several instructions.
+// test_kernels.py compiles and runs it. Vectors that are wider than a processor's registers become
+// several instructions. Instruction sets are tested if the processor has them, or if emulated.h is
+// included before; the last line of the output names them.
 
 #include <cstdio>
 #include <cstdlib>
@@ -32,7 +33,11 @@ std::vector<float> random_floats(int64_t n, float least = -2, float greatest = 2
   return made;
 }
 
+// What check_close has been given.
+std::vector<double> checked;
+
 void check_close(double found, double expected, double tolerance, const char *what) {
+  checked.push_back(found);
   if (std::abs(found - expected) <= tolerance * std::max(1.0, std::abs(expected))) return;
   std::printf("%s: %.9g, not %.9g\n", what, found, expected);
   std::exit(1);
@@ -58,18 +63,23 @@ void test_functions() {
 template <typename Vec>
 void test_sums() {
   for (int64_t n : {1, 3, 4, 15, 16, 17, 64, 100}) {
-    const auto a = random_floats(n), b = random_floats(n), weight = random_floats(n);
-    double sum = 0, product = 0, squares = 0;
-    for (int64_t i = 0; i < n; ++i) sum += a[i], product += double(a[i]) * b[i];
+    const auto a = random_floats(n), bias = random_floats(n), weight = random_floats(n);
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; ++i) sum += a[i];
     for (int64_t i = 0; i < n; ++i) squares += (a[i] - sum / n) * (a[i] - sum / n);
-    check_close(dot<Vec>(a.data(), b.data(), n), product, 1e-5, "dot");
     check_close(mean<Vec>(a.data(), n), sum / n, 1e-5, "mean");
+    check_close(sum_of_squares<Vec>(a.data(), n, float(sum / n)), squares, 1e-5, "sum_of_squares");
     std::vector<float> y(n);
-    normalize<Vec>({weight.data(), b.data(), 1e-5f}, a.data(), y.data(), n);
+    normalize<Vec>({weight.data(), bias.data(), 1e-5f}, a.data(), y.data(), n);
     for (int64_t i = 0; i < n; ++i)
-      check_close(y[i], (a[i] - sum / n) / std::sqrt(squares / n + 1e-5) * weight[i] + b[i], 1e-4,
-                  "normalize");
+      check_close(y[i], (a[i] - sum / n) / std::sqrt(squares / n + 1e-5) * weight[i] + bias[i],
+                  1e-4, "normalize");
   }
+}
+
+// Sums of vectors themselves.
+template <typename Vec>
+void test_reductions() {
   Vec vectors[width<Vec>()];
   double sums[width<Vec>()] = {};
   for (int i = 0; i < width<Vec>(); ++i) {
@@ -124,12 +134,11 @@ std::vector<int> integers_of(const float *x, int64_t inputs, double &scale) {
   return integers;
 }
 
-// Products in bf16 or int8, with the instructions of processors whose vectors or tiles have at most
-// `widest` floats. They are added to what y contains.
+// Products in bf16 or int8 with an instruction set. They are added to what y contains.
 //   is_extreme: all numbers have the largest size, so that sums of products are as large as possible
-void test_rounded_products(const Format &format, int64_t widest, bool is_extreme) {
-  widest_vectors = widest;
-  for (int64_t inputs : {5, 64, 128})
+void test_rounded_products(const Format &format, const InstructionSet &set, bool is_extreme) {
+  instruction_set = &set;
+  for (int64_t inputs : {5, 36, 64, 128})
     for (int64_t outputs : {31, 70})
       for (int64_t n : {1, 7, 16, 45}) {
         Linear linear = {};
@@ -175,7 +184,8 @@ void test_rounded_products(const Format &format, int64_t widest, bool is_extreme
             }
             if (format.has_scales) sum *= scale * scales[output];
             check_close(y[token * outputs + output],
-                        before[token * outputs + output] + sum + bias[output], 1e-4, format.dtype);
+                        before[token * outputs + output] + sum + bias[output], 1e-4,
+                        (std::string(set.name) + " " + format.dtype).c_str());
           }
         }
       }
@@ -440,9 +450,12 @@ void test_times_of_trials(double cost) {
   check_close(largest < 0.08, true, 0, "largest time of trials");
 }
 
+// Returns all numbers that were compared.
 template <typename Vec>
-void test_all() {
+std::vector<double> test_all() {
   test_functions<Vec>();
+  test_reductions<Vec>();
+  generator.seed(1), checked.clear();
   test_sums<Vec>();
   test_products<Vec>();
   for (int64_t dim : {4, 20, 64, 67})
@@ -460,6 +473,7 @@ void test_all() {
       test_best_tokens<Vec>(n_types, n_best, n);
       test_top_k<Vec>(n_types, n_best, n);
     }
+  return checked;
 }
 
 // Calls of the same length, in milliseconds, one after the other.
@@ -510,14 +524,22 @@ void test_free_cores() {
 }  // namespace
 
 int main() {
-  test_all<Vec4>();
-  test_all<Vec8>();
-  test_all<Vec16>();
-  for (int64_t widest : {int64_t(4), int64_t(8), int64_t(16), TILE_FLOATS})
+  const std::vector<double> numbers = test_all<Vec4>();
+  if (test_all<Vec8>() != numbers || test_all<Vec16>() != numbers) {
+    std::puts("vectors of different widths give different numbers");
+    return 1;
+  }
+  std::string tested;
+  for (const InstructionSet &set : INSTRUCTION_SETS) {
+#if !defined(FASTDEC_EMULATED)
+    if (!set.is_available()) continue;
+#endif
     for (const Format *format : {&BF16, &INT8})
-      for (bool is_extreme : {false, true}) test_rounded_products(*format, widest, is_extreme);
+      for (bool is_extreme : {false, true}) test_rounded_products(*format, set, is_extreme);
+    tested += std::string(" ") + set.name;
+  }
   for (bool faster : {false, true}) test_proposal_times(faster);
   for (double cost : {0.6, 1.0, 1.25, 1.5}) test_times_of_trials(cost);
   test_free_cores();
-  std::puts("all kernels agree");
+  std::printf("all kernels agree:%s\n", tested.c_str());
 }

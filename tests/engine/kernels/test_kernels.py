@@ -1,5 +1,6 @@
-"""The kernels' own tests, in C++."""
+"""The kernels' own tests, in C++, on this processor, on those of Intel, and on ARM."""
 
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -7,19 +8,56 @@ from pathlib import Path
 import pytest
 
 from fairseq_fastdec import engine
+from fairseq_fastdec.engine.kernels.loading import library
 from tests.support import skips
 
-SOURCE = Path(__file__).with_name("kernels_test.cpp")
+FOLDER = Path(__file__).parent
 ENGINE = Path(engine.__file__).parent
+HEADERS = [f"-I{ENGINE}/kernels/cpp", f"-I{ENGINE}/cpp"]
+ON_X86 = platform.machine() in ("x86_64", "AMD64")
+INTEL = "avx2 avx_vnni avx512 avx512_vnni avx512_bf16 amx".split()
+# Processors that qemu emulates, and their instruction sets.
+ARM = {
+    "cortex-a72": ["neon"],
+    "neoverse-n1": ["neon", "neon_dot"],
+    "max": ["neon", "neon_dot", "neon_i8mm"],
+}
+
+
+def sets_of_runs(compiler, folder, *flags, before=()):
+    """The instruction sets that each run of the program has tested."""
+    program = folder / "kernels_test"
+    flags = [*"-std=gnu++17 -Wno-psabi -Wno-unknown-pragmas -pthread".split(), *flags, *HEADERS]
+    subprocess.run([compiler, *flags, FOLDER / "kernels_test.cpp", "-o", program], check=True)
+    return [run(program, command) for command in before or [[]]]
+
+
+def run(program, command):
+    done = subprocess.run([*command, program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    said, names = done.stdout.split(":")
+    assert said == "all kernels agree"
+    return names.split()
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason=skips.COMPILER)
 def test_kernels_against_naive_loops(tmp_path):
-    program = tmp_path / "kernels_test"
-    flags = "-std=gnu++17 -O0 -march=native -Wno-psabi -pthread".split()
-    subprocess.run(
-        ["g++", *flags, f"-I{ENGINE}/kernels/cpp", f"-I{ENGINE}/cpp", SOURCE, "-o", program],
-        check=True,
-    )
-    done = subprocess.run([program], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "all kernels agree\n"), done.stdout + done.stderr
+    (found,) = sets_of_runs("g++", tmp_path, "-O0", "-march=native")
+    assert library() is None or found == library().instruction_sets()
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason=skips.COMPILER)
+@pytest.mark.skipif(not ON_X86, reason="an x86-64 processor is needed")
+def test_kernels_of_other_processors_by_emulated_instructions(tmp_path):
+    if library() is not None and "avx2" not in library().instruction_sets():
+        pytest.skip("AVX2 is not emulated")
+    flags = ["-O0", "-mavx2", "-mfma", "-include", FOLDER / "emulated.h"]
+    assert sets_of_runs("g++", tmp_path, *flags) == [["generic", *INTEL]]
+
+
+@pytest.mark.skipif(shutil.which("aarch64-linux-gnu-g++") is None, reason=skips.ARM)
+@pytest.mark.skipif(shutil.which("qemu-aarch64") is None, reason=skips.ARM)
+def test_kernels_on_arm(tmp_path):
+    processors = [["qemu-aarch64", "-cpu", name] for name in ARM]
+    found = sets_of_runs("aarch64-linux-gnu-g++", tmp_path, "-O1", "-static", before=processors)
+    assert found == [["generic", *sets] for sets in ARM.values()]

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fairseq_fastdec.decoding import generator
+from fairseq_fastdec.engine import kernels
 from fairseq_fastdec.engine.kernels import loading
 from tests.support import tiny
 from tests.support.against_fairseq import our_generator
@@ -115,3 +116,20 @@ def test_a_library_for_another_machine_is_not_used(elsewhere, caplog):
     with caplog.at_level(logging.WARNING):
         assert loading.library.__wrapped__() is None
     assert "Install the package again" in caplog.text
+
+
+@compiled
+def test_an_instruction_set_from_the_environment(monkeypatch):
+    for name in loading.library().instruction_sets():
+        monkeypatch.setenv("FASTDEC_ISA", name)
+        assert loading.library.__wrapped__().instruction_set_in_use() == name
+        assert f"compiled code ({name})" in kernels.description()
+    loading.library().use_instruction_set(loading.library().instruction_sets()[-1])
+
+
+@compiled
+@pytest.mark.parametrize("name", ["avx1024", "AVX2", "amx generic"])
+def test_an_instruction_set_that_the_processor_does_not_have(name, monkeypatch):
+    monkeypatch.setenv("FASTDEC_ISA", name)
+    with pytest.raises(ValueError, match=f"^FASTDEC_ISA={name}: must be one of generic"):
+        loading.library.__wrapped__()

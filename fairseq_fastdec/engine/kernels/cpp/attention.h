@@ -54,27 +54,46 @@ struct Queries {
   float *context[N];
 };
 
+struct TwoParts {
+  int first, second;
+};
+
+// The partial sums to which the two vectors of load_two are added, those of the pair with this
+// index. With any width of vectors, each of the LANES partial sums gets the same numbers.
+template <typename Vec, int LANES, typename Number>
+INLINE TwoParts parts_of(int pair) {
+  constexpr int N = LANES / width<Vec>();
+  // In fp32, a pair is the next two vectors; in bf16, both have numbers of the same lanes.
+  if constexpr (std::is_same_v<Number, float>) return {2 * pair % N, (2 * pair + 1) % N};
+  return {pair % N, pair % N};
+}
+
 // Multiplies the queries with up to WIDTH keys from `first` on. products[t][i] is a vector of
 // partial sums of query t and the i-th key.
 //   queries: in the order of in_order_of_loads
-template <typename Vec, typename Number, int N>
+template <typename Vec, int LANES, typename Number, int N>
 INLINE void multiply_keys(const Queries<Number, N> &task, const float *const (&queries)[N],
                           int64_t first, int64_t whole, Vec (&products)[N][width<Vec>()]) {
-  constexpr int WIDTH = width<Vec>();
+  constexpr int WIDTH = width<Vec>(), N_PARTS = LANES / WIDTH;
   const int64_t n = std::min<int64_t>(WIDTH, task.n_visible[N - 1] - first);
   for (int64_t i = 0; i < n; ++i) {
     const Number *key = task.head.keys + (first + i) * task.head.dim;
-    Vec sums[N] = {};
-    for (int64_t at = 0; at < whole; at += 2 * WIDTH) {
-      const TwoVecs<Vec> some = load_two<Vec>(key + at);
+    Vec sums[N][N_PARTS] = {};
+    for (int64_t at = 0; at < whole; at += 2 * LANES) {
       UNROLL
-      for (int t = 0; t < N; ++t) {
-        sums[t] += load<Vec>(queries[t] + at) * some.first;
-        sums[t] += load<Vec>(queries[t] + at + WIDTH) * some.second;
+      for (int pair = 0; pair < N_PARTS; ++pair) {
+        const int64_t place = at + pair * 2 * WIDTH;
+        const TwoVecs<Vec> some = load_two<Vec>(key + place);
+        const TwoParts parts = parts_of<Vec, LANES, Number>(pair);
+        UNROLL
+        for (int t = 0; t < N; ++t) {
+          sums[t][parts.first] += load<Vec>(queries[t] + place) * some.first;
+          sums[t][parts.second] += load<Vec>(queries[t] + place + WIDTH) * some.second;
+        }
       }
     }
     UNROLL
-    for (int t = 0; t < N; ++t) products[t][i] = sums[t];
+    for (int t = 0; t < N; ++t) products[t][i] = fold<N_PARTS>(sums[t]);
   }
 }
 
@@ -92,17 +111,17 @@ INLINE Vec products_of_rest(const Queries<Number, N> &task, const float *query, 
 // Writes the dot products of queries and keys to scores, padded with -infinity to whole vectors.
 // The maximum of largest[t] is the largest score of query t.
 //   scores: [MOST_QUERIES, stride]
-template <typename Vec, typename Number, int N>
+template <typename Vec, int LANES, typename Number, int N>
 INLINE void score(const Queries<Number, N> &task, const float *const (&queries)[N], float *scores,
                   int64_t stride, Vec (&largest)[N]) {
   constexpr int WIDTH = width<Vec>();
   const Head<Number> &head = task.head;
-  const int64_t whole = head.dim / (2 * WIDTH) * (2 * WIDTH);
+  const int64_t whole = head.dim / (2 * LANES) * (2 * LANES);
   Vec products[N][WIDTH];  // uninitialised: filling it would take as long as some keys
   UNROLL
   for (int t = 0; t < N; ++t) largest[t] = Vec{} - INFINITY;
   for (int64_t first = 0; first < task.n_visible[N - 1]; first += WIDTH) {
-    multiply_keys<Vec>(task, queries, first, whole, products);
+    multiply_keys<Vec, LANES>(task, queries, first, whole, products);
     UNROLL
     for (int t = 0; t < N; ++t) {
       const int64_t n = std::min<int64_t>(WIDTH, task.n_visible[t] - first);
@@ -119,13 +138,16 @@ INLINE void score(const Queries<Number, N> &task, const float *const (&queries)[
 // Replaces scores [n_keys] by exp(score - largest), padded with 0; returns the sum.
 template <typename Vec>
 INLINE float take_powers(float *scores, int64_t n_keys, float largest) {
-  Vec sums = {};
-  for (int64_t key = 0; key < n_keys; key += width<Vec>()) {
-    const Vec some = exponential(load<Vec>(scores + key) - largest);
-    store(some, scores + key);
-    sums += some;
-  }
-  return reduce_add(sums);
+  Vec sums[vectors_of_lanes<Vec>()] = {};
+  for (int64_t key = 0; key < n_keys;)
+    for (Vec &part : sums) {
+      if (key >= n_keys) break;
+      const Vec some = exponential(load<Vec>(scores + key) - largest);
+      store(some, scores + key);
+      part += some;
+      key += width<Vec>();
+    }
+  return total(sums);
 }
 
 // The scaled sums of weights[key] * values[key] for 2 * PAIRS vectors from number `at` on, which
@@ -185,7 +207,7 @@ INLINE void sum_values_of_rest(const Head<Number> &head, int64_t n_keys, const f
 
 // Attention of N queries. Keys are summed in the order of their tokens, so the result does not
 // depend on other queries.
-template <typename Vec, typename Number, int N>
+template <typename Vec, int LANES, typename Number, int N>
 INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own) {
   constexpr int WIDTH = width<Vec>();
   const Head<Number> &head = task.head;
@@ -198,7 +220,7 @@ INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own
         in_order_of_loads<Vec, Number>(task.query[t], head.dim, own.query + t * head.dim);
   float *const weights = own.attention_weights;
   const int64_t stride = own.n_weights;
-  score<Vec>(task, queries, weights, stride, largest);
+  score<Vec, LANES>(task, queries, weights, stride, largest);
   UNROLL
   for (int t = 0; t < N; ++t) {
     sums[t] = take_powers<Vec>(weights + t * stride, task.n_visible[t], reduce_max(largest[t]));
@@ -214,7 +236,7 @@ INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own
 }
 
 // Attention of the tokens from `first` on, N at a time, which share the loads of keys.
-template <typename Vec, int N, typename Number>
+template <typename Vec, int LANES, int N, typename Number>
 INLINE void attend_from(int64_t first, const Attention &task, const Workspace &own) {
   for (; first + N <= task.n; first += N) {
     Queries<Number, N> some;
@@ -225,26 +247,26 @@ INLINE void attend_from(int64_t first, const Attention &task, const Workspace &o
       some.query[t] = task.queries + (first + t) * task.query_step;
       some.context[t] = task.contexts + (first + t) * task.context_step;
     }
-    attend_together<Vec>(some, own);
+    attend_together<Vec, LANES>(some, own);
   }
-  if constexpr (N > 1) attend_from<Vec, N / 2, Number>(first, task, own);
+  if constexpr (N > 1) attend_from<Vec, LANES, N / 2, Number>(first, task, own);
 }
 
-// Uses the widest vectors whose pairs divide the head, or else the narrowest ones.
-template <typename Vec, typename Number>
-INLINE void attend_in_vectors(const Attention &task, const Workspace &own) {
-  if constexpr (width<Vec>() > width<Vec4>())
-    if (task.dim % (2 * width<Vec>()))
-      return attend_in_vectors<typename HalfOf<Vec>::Vec, Number>(task, own);
-  attend_from<Vec, MOST_QUERIES, Number>(0, task, own);
+// Uses as many partial sums as divide half of the head, at most LANES, and vectors up to this width.
+template <typename Vec, int LANES, typename Number>
+INLINE void attend_in_lanes(const Attention &task, const Workspace &own) {
+  if constexpr (LANES > width<Vec4>())
+    if (task.dim % (2 * LANES))
+      return attend_in_lanes<UpTo<LANES / 2, Vec>, LANES / 2, Number>(task, own);
+  attend_from<Vec, LANES, MOST_QUERIES, Number>(0, task, own);
 }
 
 template <typename Vec>
 INLINE void attend_to_head(const Attention &task, const Workspace &own) {
   if (task.is_bf16)
-    attend_in_vectors<Vec, Bf16>(task, own);
+    attend_in_lanes<Vec, LANES, Bf16>(task, own);
   else
-    attend_in_vectors<Vec, float>(task, own);
+    attend_in_lanes<Vec, LANES, float>(task, own);
 }
 
 // The number of the row's keys that a new token sees.

@@ -12,11 +12,8 @@
 namespace fastdec {
 namespace {
 
-// Rounds up to a multiple of all vector widths.
-INLINE int64_t padded(int64_t n) {
-  constexpr int64_t MOST = width<Vec16>();
-  return (n + MOST - 1) / MOST * MOST;
-}
+// Rounds up to a multiple of LANES, which is one of all vector widths.
+INLINE int64_t padded(int64_t n) { return (n + LANES - 1) / LANES * LANES; }
 
 // Converts a state's logits to log-probabilities: x - largest - log_sum. `largest` is NaN for states
 // at which no token has a probability.
@@ -47,18 +44,21 @@ INLINE bool are_numbers(const float *x, int64_t n) {
 // The sum of exp(x - largest).
 template <typename Vec>
 INLINE float sum_of_powers(const float *x, int64_t n, float largest) {
-  Vec powers = {};
-  for (int64_t i = 0; i < n; i += width<Vec>()) {
-    const Vec some = load_first<Vec>(x + i, n - i);
-    const Vec power = exponential(some - largest);
-    powers += some > -INFINITY ? power : Vec{};
-  }
-  return reduce_add(powers);
+  Vec powers[vectors_of_lanes<Vec>()] = {};
+  for (int64_t i = 0; i < n;)
+    for (Vec &part : powers) {
+      if (i >= n) break;
+      const Vec some = load_first<Vec>(x + i, n - i);
+      const Vec power = exponential(some - largest);
+      part += some > -INFINITY ? power : Vec{};
+      i += width<Vec>();
+    }
+  return total(powers);
 }
 
 // The softmax of a state, from its chunks.
 struct StateChunks {
-  int64_t n;       // rounded up to a multiple of all vector widths
+  int64_t n;       // rounded up to a multiple of LANES
   float *largest;  // [n], the largest logit of each chunk, or NaN if one is NaN
   float *sums;     // [n], the sum of exp(logit - largest) of each chunk
 
@@ -90,10 +90,13 @@ INLINE Normalizer normalizer_of(const StateChunks &chunks) {
   }
   const float largest = reduce_max(most);
   if (any_is_marked(unknown) || largest == -INFINITY) return {NAN, 0};
-  Vec total = {};
-  for (int64_t i = 0; i < chunks.n; i += width<Vec>())
-    total += load<Vec>(chunks.sums + i) * exponential(load<Vec>(chunks.largest + i) - largest);
-  return {largest, std::log(reduce_add(total))};
+  Vec sums[vectors_of_lanes<Vec>()] = {};
+  for (int64_t i = 0; i < chunks.n;)
+    for (Vec &part : sums) {
+      part += load<Vec>(chunks.sums + i) * exponential(load<Vec>(chunks.largest + i) - largest);
+      i += width<Vec>();
+    }
+  return {largest, std::log(total(sums))};
 }
 
 // The output of a type, or -1.

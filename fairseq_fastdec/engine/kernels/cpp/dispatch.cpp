@@ -10,6 +10,7 @@
 #include "top_k.h"
 #include "transformer.h"
 
+#include <stdexcept>
 #include <string>
 
 #include "kernels.h"
@@ -17,7 +18,7 @@
 namespace fastdec {
 namespace {
 
-// These functions are compiled for each instruction set. A step gets multiply_fp32 as a pointer:
+// These functions are compiled for each size of vectors. A step gets multiply_fp32 as a pointer:
 // otherwise GCC would clone it for each call in the step, and no longer clone those of bf16 and
 // int8, which would become slower. Attention is a pointer because it is long, so that it is
 // compiled once.
@@ -61,24 +62,21 @@ struct Kernels {
                                       run_step_##NAME,      best_tokens_##NAME,               \
                                       top_k_##NAME,         run_sequential_##NAME};
 
-KERNELS_FOR(any, Vec4, )
+KERNELS_FOR(four, Vec4, )
 #if defined(__x86_64__)
-KERNELS_FOR(avx2, Vec8, TARGET_AVX2)
-KERNELS_FOR(avx512, Vec16, TARGET_AVX512)
+KERNELS_FOR(eight, Vec8, TARGET_AVX2)
+KERNELS_FOR(sixteen, Vec16, TARGET_AVX512)
 #endif
 
-// The kernels with the widest vectors of the processor, up to `widest` floats.
-Kernels kernels_for(int64_t widest) {
-  widest_vectors = widest;
+Kernels kernels_of([[maybe_unused]] const InstructionSet &set) {
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (has_avx512()) return avx512_kernels;
-  if (has_avx2()) return avx2_kernels;
+  if (set.vector_width == 16) return sixteen_kernels;
+  if (set.vector_width == 8) return eight_kernels;
 #endif
-  return any_kernels;
+  return four_kernels;
 }
 
-Kernels kernels = kernels_for(TILE_FLOATS);
+Kernels kernels = kernels_of(*instruction_set);
 
 void quantize_inputs(const Product &product, const ThreadSlice &slice) {
   const int64_t inputs = product.linear.inputs;
@@ -152,7 +150,20 @@ const Format *format_of(const std::string &dtype) {
 
 int64_t n_multiply_adds() { return multiply_adds.load(std::memory_order_relaxed); }
 
-void set_width(int64_t widest) { kernels = kernels_for(widest); }
+std::vector<std::string> instruction_sets() {
+  std::vector<std::string> names;
+  for (const InstructionSet &set : INSTRUCTION_SETS)
+    if (set.is_available()) names.push_back(set.name);
+  return names;
+}
+
+std::string instruction_set_in_use() { return instruction_set->name; }
+
+void use_instruction_set(const std::string &name) {
+  const InstructionSet *const set = find_instruction_set(name);
+  if (set == nullptr) throw std::invalid_argument("this processor does not have " + name);
+  instruction_set = set, kernels = kernels_of(*set);
+}
 
 void measure_costs(int64_t n_threads) {
   costs = n_threads < 2 ? Costs() : measured_costs(n_threads, multiply);

@@ -20,8 +20,13 @@ const Format *format_of(const std::string &dtype);
 // FLOPs that papers report.
 int64_t n_multiply_adds();
 
-// For tests: limits kernels to vectors of at most this many floats.
-void set_width(int64_t widest);
+// The names of the instruction sets that the processor has, from the slowest to the fastest, which
+// is in use at first.
+std::vector<std::string> instruction_sets();
+std::string instruction_set_in_use();
+
+// Uses the kernels of another one. Throws std::invalid_argument if the processor does not have it.
+void use_instruction_set(const std::string &name);
 
 // Measures the costs of up to n_threads threads. Tasks then run in the fastest number of threads.
 // If n_threads is less than 2, measurements are dropped, and tasks run in all threads that they may

@@ -1,14 +1,13 @@
 // Linear layers with weights in any format.
 //
 // A new format needs an entry of FORMATS, a case in quantize and multiply_quantized, and its
-// products in a file such as linear_int8.h; and in Python its packing (packing/packed.py)
-// and its name (engine/products/precision.py).
+// products for each instruction set; and in Python its packing (packing/packed.py) and its name
+// (packing/precision.py).
 
 #pragma once
 
-#include "linear_bf16.h"
+#include "instruction_sets.h"
 #include "linear_fp32.h"
-#include "linear_int8.h"
 
 namespace fastdec {
 namespace {
@@ -37,19 +36,21 @@ int64_t floats_laid_out(const Task &task) {
 // Converts the inputs x [inputs] of one of n tokens to the format of the layer's products.
 inline void quantize(const Linear &linear, const float *x, float *to, int64_t token, int64_t n) {
   const int64_t inputs = linear.inputs;
+  const Products &products = instruction_set->products;
   if (linear.format == &INT8)
-    quantize_to_int8(x, inputs, int8_inputs_in(to, n, inputs), token);
+    products.quantize(x, inputs, int8_inputs_in(to, n, inputs), token);
   else
-    round_to_bf16(x, inputs, reinterpret_cast<uint16_t *>(to) + token * padded_to_pairs(inputs));
+    products.round(x, inputs, reinterpret_cast<uint16_t *>(to) + token * padded_to_pairs(inputs));
 }
 
 // y [n, outputs] from the inputs x that quantize has written; threads share the blocks of outputs.
 INLINE void multiply_quantized(const Linear &linear, float *x, float *y, int64_t n,
                                const ThreadSlice &slice, Epilogue epilogue) {
+  const Products &products = instruction_set->products;
   if (linear.format == &INT8)
-    multiply_int8(linear, int8_inputs_in(x, n, linear.inputs), y, n, slice, epilogue);
+    products.multiply_int8(linear, int8_inputs_in(x, n, linear.inputs), y, n, slice, epilogue);
   else
-    multiply_bf16(linear, reinterpret_cast<uint16_t *>(x), y, n, slice, epilogue);
+    products.multiply_bf16(linear, reinterpret_cast<uint16_t *>(x), y, n, slice, epilogue);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ INLINE Prefetch prefetch_during(const Linear &linear, int64_t block, bool is_las
 // multiply faster than they load.
 template <typename Vec>
 INLINE Vec in_register(Vec x) {
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(__clang__)
   if constexpr (width<Vec>() == 8) __asm__("" : "+x"(x));
 #endif
   return x;
@@ -105,9 +105,13 @@ INLINE void multiply_tile_of(int64_t n, const Linear &linear, int64_t block, con
 template <typename Vec>
 INLINE void multiply_fp32(const Linear &linear, const float *x, float *y, int64_t n,
                           const ThreadSlice &slice, Epilogue epilogue) {
-  // The number of tokens whose sums fit into registers, of which there are 32 with AVX-512, else
-  // 16.
+  // The number of tokens whose sums fit into registers, of which there are 32 with AVX-512 and on
+  // ARM, else 16.
+#if defined(__aarch64__)
+  constexpr int TILE = 3;
+#else
   constexpr int TILE = width<Vec>() == 16 ? 8 : width<Vec>() == 8 ? 3 : 1;
+#endif
   const int64_t end = first_block(linear, slice.number + 1, slice);
   for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block) {
     for (int64_t token = 0, tile = 0, size = 0; token < n; token += size, ++tile) {

@@ -1,7 +1,6 @@
 #include "pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -11,10 +10,7 @@
 #include <thread>
 
 #include "free_cores.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "processor.h"
 
 namespace fastdec {
 
@@ -28,11 +24,9 @@ constexpr int SPINS = 50000;
 constexpr uint64_t MOST_THREADS = 1 << 16;
 
 void spin(int turn) {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
+  pause_briefly();
   // Another thread may need this core, possibly the one that is waited for.
-  if (turn % 1024 == 1023) sched_yield();
+  if (turn % 1024 == 1023) std::this_thread::yield();
 }
 
 int64_t nanoseconds(clockid_t clock) {

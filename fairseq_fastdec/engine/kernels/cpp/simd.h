@@ -37,9 +37,16 @@ constexpr int width() {
   return sizeof(Vec) / sizeof(float);
 }
 
+template <typename Same>
+struct Itself {
+  typedef Same Vec;
+};
+
 // The vector of half the size.
 template <typename Vec>
 struct HalfOf;
+template <>
+struct HalfOf<Vec4> {};
 template <>
 struct HalfOf<Vec8> {
   typedef Vec4 Vec;
@@ -49,6 +56,10 @@ struct HalfOf<Vec16> {
   typedef Vec8 Vec;
 };
 
+// The vector itself or, if it has more than N numbers, its half.
+template <int N, typename Vec>
+using UpTo = typename std::conditional_t<(width<Vec>() > N), HalfOf<Vec>, Itself<Vec>>::Vec;
+
 // Selects elements of two vectors; the indices of the second vector follow those of the first.
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -56,9 +67,6 @@ struct HalfOf<Vec16> {
 #define SHUFFLE(a, b, ...) \
   __builtin_shuffle(a, b, (IntegersOf<std::decay_t<decltype(a)>>::Vec){__VA_ARGS__})
 #endif
-
-// The mask of the first n of 16 numbers.
-INLINE uint16_t mask_of_first(int64_t n) { return n < 16 ? (1 << n) - 1 : 0xffff; }
 
 // Loads and stores need no alignment: rows can have any length.
 template <typename Vec>
@@ -70,6 +78,10 @@ INLINE Vec load(const float *from) {
 
 template <typename Vec>
 INLINE void store(const Vec &vec, float *to) {
+#if defined(__aarch64__)
+  // GCC would copy by general registers.
+  if constexpr (width<Vec>() == 4) return vst1q_f32(to, (float32x4_t)vec);
+#endif
   std::memcpy(to, &vec, sizeof vec);
 }
 
@@ -166,26 +178,60 @@ INLINE bool any_is_marked(const Vec &marks) {
   return reduce_max(marks) > 0;
 }
 
-// The sum of a[i] * b[i] or, with b null, of (a[i] - shift)^2.
+// Sums are computed in this number of partial sums, whatever the width of vectors, so that
+// processors with vectors of different widths get the same numbers.
+constexpr int LANES = 16;
+
+// The number of vectors of partial sums.
 template <typename Vec>
-INLINE float dot(const float *a, const float *b, int64_t n, float shift = 0) {
-  Vec sums = {};
-  int64_t i = 0;
-  for (; i + width<Vec>() <= n; i += width<Vec>()) {
-    const Vec left = load<Vec>(a + i) - shift;
-    sums += left * (b ? load<Vec>(b + i) : left);
+constexpr int vectors_of_lanes() {
+  return LANES / width<Vec>();
+}
+
+// Adds the two halves of N vectors, until one vector is left.
+template <int N, typename Vec>
+INLINE Vec fold(const Vec *x) {
+  if constexpr (N == 1) {
+    return x[0];
+  } else {
+    Vec half[N / 2];
+    UNROLL
+    for (int i = 0; i < N / 2; ++i) half[i] = x[i] + x[i + N / 2];
+    return fold<N / 2>(half);
   }
-  float sum = reduce_add(sums);
-  for (; i < n; ++i) sum += (a[i] - shift) * (b ? b[i] : a[i] - shift);
+}
+
+template <typename Vec, int N>
+INLINE float total(const Vec (&sums)[N]) {
+  return reduce_add(fold<N>(sums));
+}
+
+// The sum of (x[i] - shift)^2.
+template <typename Vec>
+INLINE float sum_of_squares(const float *x, int64_t n, float shift) {
+  Vec sums[vectors_of_lanes<Vec>()] = {};
+  int64_t i = 0;
+  for (; i + LANES <= n;)
+    for (Vec &part : sums) {
+      const Vec some = load<Vec>(x + i) - shift;
+      part += some * some;
+      i += width<Vec>();
+    }
+  float sum = total(sums);
+  for (; i < n; ++i) sum += (x[i] - shift) * (x[i] - shift);
   return sum;
 }
 
 template <typename Vec>
 INLINE float mean(const float *x, int64_t n) {
-  Vec sums = {};
+  Vec sums[vectors_of_lanes<Vec>()] = {};
   int64_t i = 0;
-  for (; i + width<Vec>() <= n; i += width<Vec>()) sums += load<Vec>(x + i);
-  float sum = reduce_add(sums);
+  for (; i + LANES <= n;)
+    for (Vec &part : sums) {
+      part += load<Vec>(x + i);
+      i += width<Vec>();
+    }
+  float sum = total(sums);
   for (; i < n; ++i) sum += x[i];
   return sum / n;
 }

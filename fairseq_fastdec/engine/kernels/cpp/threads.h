@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include <sched.h>
+#include <thread>
 
 #include "pool.h"
 #include "processor.h"
@@ -26,11 +26,9 @@ INLINE void wait_at(Barrier &barrier, const ThreadSlice &slice) {
     return;
   }
   for (int spins = 0; barrier.phase.load(std::memory_order_acquire) == phase; ++spins) {
-#if defined(__x86_64__)
-    _mm_pause();
-#endif
+    pause_briefly();
     // Another thread may need this core, possibly the one that is waited for.
-    if (spins > 200) sched_yield();
+    if (spins > 200) std::this_thread::yield();
   }
 }
 

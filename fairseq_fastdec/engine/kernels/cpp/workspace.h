@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "quantize.h"
+#include "rounded_inputs.h"
 #include "threads.h"
 
 namespace fastdec {

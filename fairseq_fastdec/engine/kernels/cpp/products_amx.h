@@ -1,12 +1,12 @@
-// Products of 16 tokens by 16 outputs in one instruction: Intel's AMX, for int8 and bf16.
+// Products in int8 and bf16 of 16 tokens by 16 outputs in one instruction: Intel's AMX.
 //
 // A tile has 16 rows of 64 bytes. The rows of the inputs are tokens. Those of the weights are groups
-// of inputs, in the order in which weights are packed; see Linear.
+// of inputs, in the order in which weights are packed; see Linear. Layers whose inputs do not fill
+// the rows of tiles use the products of AVX-512.
 
 #pragma once
 
-#include "linear_blocks.h"
-#include "quantize.h"
+#include "products_avx512_bf16.h"
 
 namespace fastdec {
 namespace {
@@ -23,9 +23,8 @@ static_assert(BLOCK * sizeof(float) == 2 * TILE_ROW_BYTES, "the outputs of a blo
 
 INLINE int64_t row_bytes_of(const Linear &linear) { return linear.n_groups() * GROUP_BYTES; }
 
-// Layers whose inputs do not fill the rows of tiles use vectors.
-inline bool uses_tiles(const Linear &linear) {
-  return has_amx() && row_bytes_of(linear) % TILE_ROW_BYTES == 0;
+INLINE bool fills_tiles(const Linear &linear) {
+  return row_bytes_of(linear) % TILE_ROW_BYTES == 0;
 }
 
 // Tiles 0 to 3 are sums, 4 and 5 inputs, 6 and 7 weights.
@@ -117,6 +116,49 @@ TARGET_AMX void multiply_by_tiles(const Linear &linear, const Sum *starts, const
     }
   _tile_release();
 }
+
+// For fewer tokens, reading the weights takes longer than their products with vectors.
+constexpr int64_t FEWEST_TOKENS_IN_TILES = 12;
+
+TARGET_AMX INLINE void write_int8_sums(const Linear &linear, int64_t block, int32_t *sums,
+                                       float scale, float *y, Epilogue epilogue) {
+  IntegersOf<Vec16>::Vec parts[BLOCK / width<Vec16>()];
+  std::memcpy(parts, sums, sizeof parts);
+  write_int8_outputs<Vec16>(linear, block, parts, scale, y, epilogue);
+}
+
+// Integer sums do not depend on their order, so the number of tokens may choose it.
+TARGET_AMX inline void multiply_int8_amx(const Linear &linear, const Int8Inputs &x, float *y,
+                                         int64_t n, const ThreadSlice &slice, Epilogue epilogue) {
+  if (n >= FEWEST_TOKENS_IN_TILES && fills_tiles(linear))
+    multiply_by_tiles<int32_t, write_int8_sums>(linear, linear.zero_point_compensation, x.values,
+                                                x.scales, y, n, slice, epilogue);
+  else
+    AVX512_BF16_PRODUCTS.multiply_int8(linear, x, y, n, slice, epilogue);
+}
+
+TARGET_AMX INLINE void write_bf16_sums(const Linear &linear, int64_t block, float *sums, float,
+                                       float *y, Epilogue epilogue) {
+  apply_epilogue<Vec16>(epilogue, sums, y + block * BLOCK, outputs_of(linear, block));
+}
+
+// In tiles for any number of tokens: a token's sums must not depend on the tokens beside it, and
+// those of tiles have another order than those of vectors.
+TARGET_AMX inline void multiply_bf16_amx(const Linear &linear, const Bf16Inputs &x, float *y,
+                                         int64_t n, const ThreadSlice &slice, Epilogue epilogue) {
+  if (fills_tiles(linear))
+    multiply_by_tiles<float, write_bf16_sums>(linear, linear.bias, x, nullptr, y, n, slice,
+                                              epilogue);
+  else
+    AVX512_BF16_PRODUCTS.multiply_bf16(linear, x, y, n, slice, epilogue);
+}
+
+constexpr Products AMX_PRODUCTS = {
+    quantize_avx512_vnni,
+    multiply_int8_amx,
+    round_avx512_bf16,
+    multiply_bf16_amx,
+};
 #endif
 
 }  // namespace
