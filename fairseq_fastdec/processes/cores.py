@@ -9,6 +9,7 @@ from typing import Optional
 
 CPUS = Path("/sys/devices/system/cpu")
 GROUPS = Path("/sys/fs/cgroup")
+MEMBERSHIPS = Path("/proc/self/cgroup")
 
 
 def usable_cores() -> list[int]:
@@ -30,15 +31,39 @@ def n_usable(cores: list[int]) -> int:
 
 
 def cpu_quota() -> Optional[float]:
-    """The container's CPU quota in processors; ``None`` without a limit."""
+    """The quota in processors of this process's control groups; ``None`` without a limit."""
+    quotas = [quota for group in _groups() if (quota := _quota_of(group)) is not None]
+    return min(quotas, default=None)
+
+
+def _groups() -> set[Path]:
+    """The folders of the control groups that limit processors: the innermost and those around."""
+    groups = {GROUPS, GROUPS / "cpu"}
     try:
-        words = (GROUPS / "cpu.max").read_text(encoding="ascii").split()
+        lines = MEMBERSHIPS.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return groups
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        # In the second version, one hierarchy has all controllers, and their field is empty.
+        if not controllers or "cpu" in controllers.split(","):
+            root = GROUPS / "cpu" if controllers else GROUPS
+            innermost = root / path.strip("/")
+            groups.update(
+                group for group in (innermost, *innermost.parents) if root in group.parents
+            )
+    return groups
+
+
+def _quota_of(group: Path) -> Optional[float]:
+    try:
+        words = (group / "cpu.max").read_text(encoding="ascii").split()
         return None if words[0] == "max" else int(words[0]) / int(words[1])
     except (OSError, ValueError, IndexError):
         pass
     try:
         quota, period = (
-            int((GROUPS / "cpu" / f"cpu.cfs_{name}_us").read_text(encoding="ascii"))
+            int((group / f"cpu.cfs_{name}_us").read_text(encoding="ascii"))
             for name in ("quota", "period")
         )
         return quota / period if quota > 0 else None

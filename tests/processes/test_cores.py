@@ -18,6 +18,7 @@ def machine(monkeypatch, tmp_path):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(n_cpus)), raising=False)
         monkeypatch.setattr(cores, "CPUS", tmp_path / "cpu")
         monkeypatch.setattr(cores, "GROUPS", tmp_path)
+        monkeypatch.setattr(cores, "MEMBERSHIPS", tmp_path / "cgroup")
         for pair in pairs:
             for cpu in pair:
                 topology = tmp_path / "cpu" / f"cpu{cpu}" / "topology"
@@ -56,6 +57,28 @@ def test_the_quota_of_older_kernels(machine, tmp_path):
     assert cores.cpu_quota() == 1.5
     (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
     assert cores.cpu_quota() is None
+
+
+@pytest.mark.parametrize("limited", ["", "system.slice", "system.slice/fastdec.service"])
+def test_the_quota_of_a_service_and_of_groups_around_it(machine, tmp_path, limited):
+    machine(4)
+    (tmp_path / "cgroup").write_text("0::/system.slice/fastdec.service\n")
+    (tmp_path / "system.slice" / "fastdec.service").mkdir(parents=True)
+    (tmp_path / "system.slice" / "other.service").mkdir(parents=True)
+    for group, quota in (("system.slice/other.service", 1), (limited, 2), ("system.slice", 3)):
+        if group != limited or quota == 2:
+            (tmp_path / group / "cpu.max").write_text(f"{quota}00000 100000\n")
+    assert cores.cpu_quota() == 2
+
+
+def test_the_quota_of_a_service_in_older_kernels(machine, tmp_path):
+    machine(4)
+    (tmp_path / "cgroup").write_text("4:memory:/a\n3:cpu,cpuacct:/a/b\n1:name=systemd:/a/b\n")
+    for group, quota in (("cpu/a", 150000), ("cpu/a/b", -1), ("memory/a", 50000)):
+        (tmp_path / group).mkdir(parents=True, exist_ok=True)
+        for name, value in (("quota", quota), ("period", 100000)):
+            (tmp_path / group / f"cpu.cfs_{name}_us").write_text(f"{value}\n")
+    assert cores.cpu_quota() == 1.5
 
 
 def test_workers_that_take_the_whole_machine_have_their_own_cores(machine):

@@ -59,10 +59,10 @@ struct TwoParts {
 };
 
 // The partial sums to which the two vectors of load_two are added, those of the pair with this
-// index. With any width of vectors, each of the LANES partial sums gets the same numbers.
-template <typename Vec, int LANES, typename Number>
+// index. With any width of vectors, each of the N_LANES partial sums gets the same numbers.
+template <typename Vec, int N_LANES, typename Number>
 INLINE TwoParts parts_of(int pair) {
-  constexpr int N = LANES / width<Vec>();
+  constexpr int N = N_LANES / width<Vec>();
   // In fp32, a pair is the next two vectors; in bf16, both have numbers of the same lanes.
   if constexpr (std::is_same_v<Number, float>) return {2 * pair % N, (2 * pair + 1) % N};
   return {pair % N, pair % N};
@@ -71,20 +71,20 @@ INLINE TwoParts parts_of(int pair) {
 // Multiplies the queries with up to WIDTH keys from `first` on. products[t][i] is a vector of
 // partial sums of query t and the i-th key.
 //   queries: in the order of in_order_of_loads
-template <typename Vec, int LANES, typename Number, int N>
+template <typename Vec, int N_LANES, typename Number, int N>
 INLINE void multiply_keys(const Queries<Number, N> &task, const float *const (&queries)[N],
                           int64_t first, int64_t whole, Vec (&products)[N][width<Vec>()]) {
-  constexpr int WIDTH = width<Vec>(), N_PARTS = LANES / WIDTH;
+  constexpr int WIDTH = width<Vec>(), N_PARTS = N_LANES / WIDTH;
   const int64_t n = std::min<int64_t>(WIDTH, task.n_visible[N - 1] - first);
   for (int64_t i = 0; i < n; ++i) {
     const Number *key = task.head.keys + (first + i) * task.head.dim;
     Vec sums[N][N_PARTS] = {};
-    for (int64_t at = 0; at < whole; at += 2 * LANES) {
+    for (int64_t at = 0; at < whole; at += 2 * N_LANES) {
       UNROLL
       for (int pair = 0; pair < N_PARTS; ++pair) {
         const int64_t place = at + pair * 2 * WIDTH;
         const TwoVecs<Vec> some = load_two<Vec>(key + place);
-        const TwoParts parts = parts_of<Vec, LANES, Number>(pair);
+        const TwoParts parts = parts_of<Vec, N_LANES, Number>(pair);
         UNROLL
         for (int t = 0; t < N; ++t) {
           sums[t][parts.first] += load<Vec>(queries[t] + place) * some.first;
@@ -111,17 +111,17 @@ INLINE Vec products_of_rest(const Queries<Number, N> &task, const float *query, 
 // Writes the dot products of queries and keys to scores, padded with -infinity to whole vectors.
 // The maximum of largest[t] is the largest score of query t.
 //   scores: [MOST_QUERIES, stride]
-template <typename Vec, int LANES, typename Number, int N>
+template <typename Vec, int N_LANES, typename Number, int N>
 INLINE void score(const Queries<Number, N> &task, const float *const (&queries)[N], float *scores,
                   int64_t stride, Vec (&largest)[N]) {
   constexpr int WIDTH = width<Vec>();
   const Head<Number> &head = task.head;
-  const int64_t whole = head.dim / (2 * LANES) * (2 * LANES);
+  const int64_t whole = head.dim / (2 * N_LANES) * (2 * N_LANES);
   Vec products[N][WIDTH];  // uninitialised: filling it would take as long as some keys
   UNROLL
   for (int t = 0; t < N; ++t) largest[t] = Vec{} - INFINITY;
   for (int64_t first = 0; first < task.n_visible[N - 1]; first += WIDTH) {
-    multiply_keys<Vec, LANES>(task, queries, first, whole, products);
+    multiply_keys<Vec, N_LANES>(task, queries, first, whole, products);
     UNROLL
     for (int t = 0; t < N; ++t) {
       const int64_t n = std::min<int64_t>(WIDTH, task.n_visible[t] - first);
@@ -207,7 +207,7 @@ INLINE void sum_values_of_rest(const Head<Number> &head, int64_t n_keys, const f
 
 // Attention of N queries. Keys are summed in the order of their tokens, so the result does not
 // depend on other queries.
-template <typename Vec, int LANES, typename Number, int N>
+template <typename Vec, int N_LANES, typename Number, int N>
 INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own) {
   constexpr int WIDTH = width<Vec>();
   const Head<Number> &head = task.head;
@@ -220,7 +220,7 @@ INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own
         in_order_of_loads<Vec, Number>(task.query[t], head.dim, own.query + t * head.dim);
   float *const weights = own.attention_weights;
   const int64_t stride = own.n_weights;
-  score<Vec, LANES>(task, queries, weights, stride, largest);
+  score<Vec, N_LANES>(task, queries, weights, stride, largest);
   UNROLL
   for (int t = 0; t < N; ++t) {
     sums[t] = take_powers<Vec>(weights + t * stride, task.n_visible[t], reduce_max(largest[t]));
@@ -236,7 +236,7 @@ INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own
 }
 
 // Attention of the tokens from `first` on, N at a time, which share the loads of keys.
-template <typename Vec, int LANES, int N, typename Number>
+template <typename Vec, int N_LANES, int N, typename Number>
 INLINE void attend_from(int64_t first, const Attention &task, const Workspace &own) {
   for (; first + N <= task.n; first += N) {
     Queries<Number, N> some;
@@ -247,26 +247,26 @@ INLINE void attend_from(int64_t first, const Attention &task, const Workspace &o
       some.query[t] = task.queries + (first + t) * task.query_step;
       some.context[t] = task.contexts + (first + t) * task.context_step;
     }
-    attend_together<Vec, LANES>(some, own);
+    attend_together<Vec, N_LANES>(some, own);
   }
-  if constexpr (N > 1) attend_from<Vec, LANES, N / 2, Number>(first, task, own);
+  if constexpr (N > 1) attend_from<Vec, N_LANES, N / 2, Number>(first, task, own);
 }
 
-// Uses as many partial sums as divide half of the head, at most LANES, and vectors up to this width.
-template <typename Vec, int LANES, typename Number>
+// Sizes of heads that are no multiple of two LANES are rare, and use narrow vectors.
+template <typename Vec, typename Number>
 INLINE void attend_in_lanes(const Attention &task, const Workspace &own) {
-  if constexpr (LANES > width<Vec4>())
-    if (task.dim % (2 * LANES))
-      return attend_in_lanes<UpTo<LANES / 2, Vec>, LANES / 2, Number>(task, own);
-  attend_from<Vec, LANES, MOST_QUERIES, Number>(0, task, own);
+  if (task.dim % (2 * LANES) == 0)
+    attend_from<Vec, LANES, MOST_QUERIES, Number>(0, task, own);
+  else
+    attend_from<Vec4, width<Vec4>(), MOST_QUERIES, Number>(0, task, own);
 }
 
 template <typename Vec>
 INLINE void attend_to_head(const Attention &task, const Workspace &own) {
   if (task.is_bf16)
-    attend_in_lanes<Vec, LANES, Bf16>(task, own);
+    attend_in_lanes<Vec, Bf16>(task, own);
   else
-    attend_in_lanes<Vec, LANES, float>(task, own);
+    attend_in_lanes<Vec, float>(task, own);
 }
 
 // The number of the row's keys that a new token sees.

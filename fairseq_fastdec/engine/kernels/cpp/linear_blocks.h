@@ -10,7 +10,7 @@ namespace {
 
 // Writes the first n of a block's values to y.
 template <typename Vec>
-INLINE void apply_epilogue(Epilogue epilogue, float *values, float *y, int64_t n) {
+INLINE void write_block(Epilogue epilogue, float *values, float *y, int64_t n) {
   for (int i = 0; i < BLOCK; i += width<Vec>()) {
     Vec some = load<Vec>(values + i);
     if (epilogue == Epilogue::RELU) some = some < 0 ? Vec{} : some;
@@ -23,6 +23,29 @@ INLINE void apply_epilogue(Epilogue epilogue, float *values, float *y, int64_t n
   }
   for (int64_t i = 0; n < BLOCK && i < n; ++i)
     y[i] = epilogue == Epilogue::ADD ? y[i] + values[i] : values[i];
+}
+
+// The same, as functions for each width of vectors. They are not inlined: products have many tiles,
+// and compiling all epilogues into each would take minutes.
+#define WRITE_BLOCK_FOR(VEC, TARGET)                                                          \
+  [[gnu::noinline, maybe_unused]] TARGET void write_block_of(                                 \
+      const VEC *, Epilogue epilogue, float *values, float *y, int64_t n) {                   \
+    write_block<VEC>(epilogue, values, y, n);                                                 \
+  }
+
+WRITE_BLOCK_FOR(Vec4, )
+#if defined(__x86_64__)
+WRITE_BLOCK_FOR(Vec8, TARGET_AVX2)
+WRITE_BLOCK_FOR(Vec16, TARGET_AVX512)
+#else  // which only tests use
+WRITE_BLOCK_FOR(Vec8, )
+WRITE_BLOCK_FOR(Vec16, )
+#endif
+#undef WRITE_BLOCK_FOR
+
+template <typename Vec>
+INLINE void apply_epilogue(Epilogue epilogue, float *values, float *y, int64_t n) {
+  write_block_of(static_cast<const Vec *>(nullptr), epilogue, values, y, n);
 }
 
 // Weights are read once per step, block by block, and often from memory. With several tokens, the

@@ -37,29 +37,6 @@ constexpr int width() {
   return sizeof(Vec) / sizeof(float);
 }
 
-template <typename Same>
-struct Itself {
-  typedef Same Vec;
-};
-
-// The vector of half the size.
-template <typename Vec>
-struct HalfOf;
-template <>
-struct HalfOf<Vec4> {};
-template <>
-struct HalfOf<Vec8> {
-  typedef Vec4 Vec;
-};
-template <>
-struct HalfOf<Vec16> {
-  typedef Vec8 Vec;
-};
-
-// The vector itself or, if it has more than N numbers, its half.
-template <int N, typename Vec>
-using UpTo = typename std::conditional_t<(width<Vec>() > N), HalfOf<Vec>, Itself<Vec>>::Vec;
-
 // Selects elements of two vectors; the indices of the second vector follow those of the first.
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
