@@ -90,9 +90,9 @@ def emulated(folder: Path, *arguments: object, isa: str = "") -> str:
     root = folder / "root"
     command = [EMULATOR, "-cpu", "max", "-L", root, *given, root / f"usr/bin/python{PYTHON}"]
     command += ["-m", "fairseq_fastdec", *arguments]
-    done = subprocess.run(
-        [str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True
-    )
+    words = [str(word) for word in command]
+    # Elsewhere, Python would import the package of this folder.
+    done = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, cwd=folder)
     return done.stdout
 
 

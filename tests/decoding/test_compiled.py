@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from fairseq_fastdec.engine.kernels import loading
-from tests.support import tiny
+from tests.support import skips, tiny
 from tests.support.compiled import INSTRUCTION_SETS, PRECISIONS, compiled, using
 from tests.support.compiled_searches import (
     admit,
@@ -119,7 +119,7 @@ def test_a_sentence_has_the_same_numbers_in_any_batch(name, precision):
 
 
 # The generic kernels of x86 have no fused multiply-add, and bf16 has instructions of its own.
-@pytest.mark.skipif(len(INSTRUCTION_SETS) < 3, reason="the processor has few instruction sets")
+@pytest.mark.skipif(len(INSTRUCTION_SETS) < 3, reason=skips.AVX512)
 @pytest.mark.parametrize("precision", ["model", "int8"])
 @pytest.mark.parametrize("name", SEARCHES)
 def test_a_sentence_has_the_same_numbers_on_any_processor(name, precision):

@@ -10,6 +10,8 @@ ARM = (
     "nothing for ARM: install a compiler and an emulator "
     "(apt-get install g++-aarch64-linux-gnu qemu-user)"
 )
+AVX2 = "a processor without AVX2: run it on x86-64 with AVX2"
+AVX512 = "a processor with one or two instruction sets: run it on one with AVX-512, or on ARM"
 GPU = "torch finds no GPU: run it on a machine with one, and with torch's CUDA build"
 TWO_GPUS = "fewer than two GPUs: run it on a machine with two"
 BROWSER = (
