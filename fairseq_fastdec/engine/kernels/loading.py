@@ -49,10 +49,10 @@ def library() -> Any:
         return None
     isa = os.environ.get(ISA)
     if isa:
-        available = module.instruction_sets()
-        if isa not in available:
-            raise ValueError(f"{ISA}={isa}: must be one of {', '.join(available)}")
-        module.use_instruction_set(isa)
+        try:
+            module.use_instruction_set(isa)
+        except ValueError as problem:
+            raise ValueError(f"{ISA}={problem}") from None
     return module
 
 

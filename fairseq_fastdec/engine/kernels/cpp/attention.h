@@ -54,27 +54,15 @@ struct Queries {
   float *context[N];
 };
 
-struct TwoParts {
-  int first, second;
-};
-
-// The partial sums to which the two vectors of load_two are added, those of the pair with this
-// index. With any width of vectors, each of the N_LANES partial sums gets the same numbers.
-template <typename Vec, int N_LANES, typename Number>
-INLINE TwoParts parts_of(int pair) {
-  constexpr int N = N_LANES / width<Vec>();
-  // In fp32, a pair is the next two vectors; in bf16, both have numbers of the same lanes.
-  if constexpr (std::is_same_v<Number, float>) return {2 * pair % N, (2 * pair + 1) % N};
-  return {pair % N, pair % N};
-}
-
 // Multiplies the queries with up to WIDTH keys from `first` on. products[t][i] is a vector of
-// partial sums of query t and the i-th key.
+// partial sums of query t and the i-th key; with any width of vectors, each of the N_LANES partial
+// sums gets the same numbers.
 //   queries: in the order of in_order_of_loads
 template <typename Vec, int N_LANES, typename Number, int N>
 INLINE void multiply_keys(const Queries<Number, N> &task, const float *const (&queries)[N],
                           int64_t first, int64_t whole, Vec (&products)[N][width<Vec>()]) {
   constexpr int WIDTH = width<Vec>(), N_PARTS = N_LANES / WIDTH;
+  constexpr bool in_order = std::is_same_v<Number, float>;
   const int64_t n = std::min<int64_t>(WIDTH, task.n_visible[N - 1] - first);
   for (int64_t i = 0; i < n; ++i) {
     const Number *key = task.head.keys + (first + i) * task.head.dim;
@@ -84,11 +72,13 @@ INLINE void multiply_keys(const Queries<Number, N> &task, const float *const (&q
       for (int pair = 0; pair < N_PARTS; ++pair) {
         const int64_t place = at + pair * 2 * WIDTH;
         const TwoVecs<Vec> some = load_two<Vec>(key + place);
-        const TwoParts parts = parts_of<Vec, N_LANES, Number>(pair);
+        // In fp32, a pair is the next two vectors; in bf16, both have numbers of the same lanes.
+        const int first_part = in_order ? 2 * pair % N_PARTS : pair;
+        const int second_part = in_order ? (2 * pair + 1) % N_PARTS : pair;
         UNROLL
         for (int t = 0; t < N; ++t) {
-          sums[t][parts.first] += load<Vec>(queries[t] + place) * some.first;
-          sums[t][parts.second] += load<Vec>(queries[t] + place + WIDTH) * some.second;
+          sums[t][first_part] += load<Vec>(queries[t] + place) * some.first;
+          sums[t][second_part] += load<Vec>(queries[t] + place + WIDTH) * some.second;
         }
       }
     }

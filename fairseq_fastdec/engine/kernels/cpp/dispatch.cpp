@@ -161,7 +161,11 @@ std::string instruction_set_in_use() { return instruction_set->name; }
 
 void use_instruction_set(const std::string &name) {
   const InstructionSet *const set = find_instruction_set(name);
-  if (set == nullptr) throw std::invalid_argument("this processor does not have " + name);
+  if (set == nullptr) {
+    std::string available;
+    for (const std::string &own : instruction_sets()) available += ", " + own;
+    throw std::invalid_argument(name + ": must be one of " + available.substr(2));
+  }
   instruction_set = set, kernels = kernels_of(*set);
 }
 

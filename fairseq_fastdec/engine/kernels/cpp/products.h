@@ -40,31 +40,49 @@ void multiply_blocks(const Linear &linear, const Inputs &x, float *y, int64_t n,
     MULTIPLY_BLOCK(linear, block, x, y, n, epilogue);
 }
 
-// Writes a token's outputs in a block to y [outputs], given their sums and the inputs' scale.
-template <typename Vec, int PARTS>
+// Writes the outputs of a tile: N tokens and a block. y [N, outputs] begins with the first token.
+//   scales: [N], of the inputs
+template <typename Vec, int N, int PARTS>
 INLINE void write_int8_outputs(const Linear &linear, int64_t block,
-                               const typename IntegersOf<Vec>::Vec (&sums)[PARTS], float scale,
-                               float *y, Epilogue epilogue) {
-  float values[BLOCK];
+                               const typename IntegersOf<Vec>::Vec (&sums)[N][PARTS],
+                               const float *scales, float *y, Epilogue epilogue) {
   UNROLL
-  for (int part = 0; part < PARTS; ++part) {
-    const int64_t output = block * BLOCK + part * width<Vec>();
-    const Vec scales = load<Vec>(linear.scales + output) * scale;
-    const Vec some = __builtin_convertvector(sums[part], Vec);
-    store(some * scales + load<Vec>(linear.bias + output), values + part * width<Vec>());
+  for (int n = 0; n < N; ++n) {
+    float values[BLOCK];
+    UNROLL
+    for (int part = 0; part < PARTS; ++part) {
+      const int64_t output = block * BLOCK + part * width<Vec>();
+      const Vec scale = load<Vec>(linear.scales + output) * scales[n];
+      const Vec some = __builtin_convertvector(sums[n][part], Vec);
+      store(some * scale + load<Vec>(linear.bias + output), values + part * width<Vec>());
+    }
+    apply_epilogue<Vec>(epilogue, values, y + n * linear.outputs + block * BLOCK,
+                        outputs_of(linear, block));
   }
-  apply_epilogue<Vec>(epilogue, values, y + block * BLOCK, outputs_of(linear, block));
 }
 
-// The same in bf16.
-template <typename Vec, int PARTS>
-INLINE void write_bf16_outputs(const Linear &linear, int64_t block, const Vec (&sums)[PARTS],
+// The same for one token, from sums [BLOCK] in memory.
+template <typename Vec>
+INLINE void write_int8_sums(const Linear &linear, int64_t block, const int32_t *sums, float scale,
+                            float *y, Epilogue epilogue) {
+  typename IntegersOf<Vec>::Vec parts[1][BLOCK / width<Vec>()];
+  std::memcpy(parts, sums, sizeof parts);
+  write_int8_outputs<Vec>(linear, block, parts, &scale, y, epilogue);
+}
+
+// Like write_int8_outputs, in bf16.
+template <typename Vec, int N, int PARTS>
+INLINE void write_bf16_outputs(const Linear &linear, int64_t block, const Vec (&sums)[N][PARTS],
                                float *y, Epilogue epilogue) {
-  float values[BLOCK];
   UNROLL
-  for (int part = 0; part < PARTS; ++part)
-    store(sums[part], values + part * width<Vec>());
-  apply_epilogue<Vec>(epilogue, values, y + block * BLOCK, outputs_of(linear, block));
+  for (int n = 0; n < N; ++n) {
+    float values[BLOCK];
+    UNROLL
+    for (int part = 0; part < PARTS; ++part)
+      store(sums[n][part], values + part * width<Vec>());
+    apply_epilogue<Vec>(epilogue, values, y + n * linear.outputs + block * BLOCK,
+                        outputs_of(linear, block));
+  }
 }
 
 // The packed weights of a block, in int8 or bf16.

@@ -120,25 +120,23 @@ TARGET_AMX void multiply_by_tiles(const Linear &linear, const Sum *starts, const
 // For fewer tokens, reading the weights takes longer than their products with vectors.
 constexpr int64_t FEWEST_TOKENS_IN_TILES = 12;
 
-TARGET_AMX INLINE void write_int8_sums(const Linear &linear, int64_t block, int32_t *sums,
-                                       float scale, float *y, Epilogue epilogue) {
-  IntegersOf<Vec16>::Vec parts[BLOCK / width<Vec16>()];
-  std::memcpy(parts, sums, sizeof parts);
-  write_int8_outputs<Vec16>(linear, block, parts, scale, y, epilogue);
+TARGET_AMX INLINE void write_int8_row(const Linear &linear, int64_t block, int32_t *sums,
+                                      float scale, float *y, Epilogue epilogue) {
+  write_int8_sums<Vec16>(linear, block, sums, scale, y, epilogue);
 }
 
 // Integer sums do not depend on their order, so the number of tokens may choose it.
 TARGET_AMX inline void multiply_int8_amx(const Linear &linear, const Int8Inputs &x, float *y,
                                          int64_t n, const ThreadSlice &slice, Epilogue epilogue) {
   if (n >= FEWEST_TOKENS_IN_TILES && fills_tiles(linear))
-    multiply_by_tiles<int32_t, write_int8_sums>(linear, linear.zero_point_compensation, x.values,
+    multiply_by_tiles<int32_t, write_int8_row>(linear, linear.zero_point_compensation, x.values,
                                                 x.scales, y, n, slice, epilogue);
   else
     AVX512_BF16_PRODUCTS.multiply_int8(linear, x, y, n, slice, epilogue);
 }
 
-TARGET_AMX INLINE void write_bf16_sums(const Linear &linear, int64_t block, float *sums, float,
-                                       float *y, Epilogue epilogue) {
+TARGET_AMX INLINE void write_bf16_row(const Linear &linear, int64_t block, float *sums, float,
+                                      float *y, Epilogue epilogue) {
   apply_epilogue<Vec16>(epilogue, sums, y + block * BLOCK, outputs_of(linear, block));
 }
 
@@ -147,7 +145,7 @@ TARGET_AMX INLINE void write_bf16_sums(const Linear &linear, int64_t block, floa
 TARGET_AMX inline void multiply_bf16_amx(const Linear &linear, const Bf16Inputs &x, float *y,
                                          int64_t n, const ThreadSlice &slice, Epilogue epilogue) {
   if (fills_tiles(linear))
-    multiply_by_tiles<float, write_bf16_sums>(linear, linear.bias, x, nullptr, y, n, slice,
+    multiply_by_tiles<float, write_bf16_row>(linear, linear.bias, x, nullptr, y, n, slice,
                                               epilogue);
   else
     AVX512_BF16_PRODUCTS.multiply_bf16(linear, x, y, n, slice, epilogue);

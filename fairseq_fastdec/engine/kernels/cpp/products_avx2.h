@@ -23,13 +23,19 @@ TARGET_AVX2 INLINE __m256i quantize_some_avx2(const float *x, __m256 steps_per_o
   return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-// The largest absolute value of x [inputs], of which the last `n_rest` are also in `rest`.
-TARGET_AVX2 INLINE float largest_avx2(const float *x, int64_t inputs, const float *rest) {
+// Quantises a token's inputs x [inputs]. For each QUANTIZED_AVX2 of them, write(rounded, values,
+// signs) stores to the places of `to`.
+template <typename Write>
+TARGET_AVX2 INLINE void quantize_in_parts_avx2(const float *x, int64_t inputs,
+                                               const Int8Inputs &to, int64_t token, Write write) {
+  const int64_t length = padded_to_groups(inputs), whole = inputs / QUANTIZED_AVX2 * QUANTIZED_AVX2;
+  float rest[QUANTIZED_AVX2] = {};
+  std::copy(x + whole, x + inputs, rest);
   // See quantize_generic.
   const __m256i no_sign = _mm256_set1_epi32(std::numeric_limits<int32_t>::max());
   __m256i sizes = _mm256_castps_si256(_mm256_set1_ps(SMALLEST_INPUT));
   for (int64_t at = 0; at < inputs; at += QUANTIZED_AVX2) {
-    const float *const some = at + QUANTIZED_AVX2 <= inputs ? x + at : rest;
+    const float *const some = at < whole ? x + at : rest;
     UNROLL
     for (int i = 0; i < QUANTIZED_AVX2; i += 8)
       sizes = _mm256_max_epi32(
@@ -37,40 +43,37 @@ TARGET_AVX2 INLINE float largest_avx2(const float *x, int64_t inputs, const floa
   }
   int32_t each[8];
   _mm256_storeu_si256((__m256i *)each, sizes);
-  return float_of_bits(*std::max_element(each, each + 8));
+  const float largest = float_of_bits(*std::max_element(each, each + 8));
+  const __m256 steps_per_one = _mm256_set1_ps(127 / largest);
+  uint8_t *const values = to.values + token * length;
+  uint8_t *const signs = to.signs + token * length;
+  for (int64_t i = 0; i < whole; i += QUANTIZED_AVX2)
+    write(quantize_some_avx2(x + i, steps_per_one), values + i, signs + i);
+  if (whole < inputs) {
+    uint8_t last[QUANTIZED_AVX2], last_signs[QUANTIZED_AVX2] = {};
+    write(quantize_some_avx2(rest, steps_per_one), last, last_signs);
+    std::memcpy(values + whole, last, length - whole);
+    std::memcpy(signs + whole, last_signs, length - whole);
+  }
+  to.scales[token] = largest / 127;
 }
 
 // Inputs have signs.
 TARGET_AVX2 inline void quantize_avx2(const float *x, int64_t inputs, const Int8Inputs &to,
                                       int64_t token) {
-  const int64_t length = padded_to_groups(inputs), whole = inputs / QUANTIZED_AVX2 * QUANTIZED_AVX2;
-  float rest[QUANTIZED_AVX2] = {};
-  std::copy(x + whole, x + inputs, rest);
-  const float largest = largest_avx2(x, inputs, rest);
-  const __m256 steps_per_one = _mm256_set1_ps(127 / largest);
-  uint8_t *const values = to.values + token * length;
-  uint8_t *const signs = to.signs + token * length;
   const __m256i zero = _mm256_setzero_si256();
   __m256i negative = zero;  // 4 sums
-  const auto split = [&](const float *some, uint8_t *absolute, uint8_t *sign) TARGET_AVX2 {
-    const __m256i rounded = quantize_some_avx2(some, steps_per_one);
+  const auto split = [&](__m256i rounded, uint8_t *absolute, uint8_t *sign) TARGET_AVX2 {
     const __m256i size = _mm256_abs_epi8(rounded), is_negative = _mm256_cmpgt_epi8(zero, rounded);
     const __m256i sums = _mm256_sad_epu8(_mm256_and_si256(size, is_negative), zero);
     negative = _mm256_add_epi64(negative, sums);
     _mm256_storeu_si256((__m256i *)absolute, size);
     _mm256_storeu_si256((__m256i *)sign, is_negative);
   };
-  for (int64_t i = 0; i < whole; i += QUANTIZED_AVX2) split(x + i, values + i, signs + i);
-  if (whole < inputs) {
-    uint8_t absolute[QUANTIZED_AVX2], sign[QUANTIZED_AVX2];
-    split(rest, absolute, sign);
-    std::memcpy(values + whole, absolute, length - whole);
-    std::memcpy(signs + whole, sign, length - whole);
-  }
+  quantize_in_parts_avx2(x, inputs, to, token, split);
   int64_t parts[4];
   _mm256_storeu_si256((__m256i *)parts, negative);
   to.negative[token] = int32_t(parts[0] + parts[1] + parts[2] + parts[3]);
-  to.scales[token] = largest / 127;
 }
 
 // A block of outputs of N tokens; the sums stay in registers. An instruction adds two products of
@@ -113,10 +116,8 @@ TARGET_AVX2 INLINE void multiply_tile_avx2(const Linear &linear, int64_t block, 
       }
     }
   }
-  UNROLL
-  for (int n = 0; n < N; ++n)
-    write_int8_outputs<Vec8>(linear, block, sums[n], x.scales[token + n],
-                             y + (token + n) * linear.outputs, epilogue);
+  write_int8_outputs<Vec8>(linear, block, sums, x.scales + token, y + token * linear.outputs,
+                           epilogue);
 }
 
 TARGET_AVX2 inline void multiply_int8_avx2(const Linear &linear, int64_t block, const Int8Inputs &x,

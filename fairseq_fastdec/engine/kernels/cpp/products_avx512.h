@@ -75,10 +75,8 @@ TARGET_AVX512 INLINE void multiply_tile_avx512(const Linear &linear, int64_t blo
       }
     }
   }
-  UNROLL
-  for (int n = 0; n < N; ++n)
-    write_int8_outputs<Vec16>(linear, block, sums[n], x.scales[token + n],
-                              y + (token + n) * linear.outputs, epilogue);
+  write_int8_outputs<Vec16>(linear, block, sums, x.scales + token, y + token * linear.outputs,
+                           epilogue);
 }
 
 TARGET_AVX512 inline void multiply_int8_avx512(const Linear &linear, int64_t block,

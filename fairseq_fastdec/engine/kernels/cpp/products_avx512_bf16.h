@@ -42,9 +42,7 @@ TARGET_AVX512_BF16 INLINE void multiply_tile_avx512_bf16(const Linear &linear, i
             (__m512bh)_mm512_loadu_si512(weight + part * 16 * PAIR));
     }
   }
-  UNROLL
-  for (int n = 0; n < N; ++n)
-    write_bf16_outputs(linear, block, sums[n], y + n * linear.outputs, epilogue);
+  write_bf16_outputs(linear, block, sums, y, epilogue);
 }
 
 // Like multiply_tile_avx512_bf16, for n <= N tokens.

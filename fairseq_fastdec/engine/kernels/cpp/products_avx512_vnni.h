@@ -52,9 +52,7 @@ TARGET_AVX512_VNNI INLINE void multiply_tile_avx512_vnni(const Linear &linear, i
             (__m512i)sums[n][part], group, _mm512_loadu_si512(weight + part * 16 * GROUP));
     }
   }
-  UNROLL
-  for (int n = 0; n < N; ++n)
-    write_int8_outputs<Vec16>(linear, block, sums[n], scales[n], y + n * linear.outputs, epilogue);
+  write_int8_outputs<Vec16>(linear, block, sums, scales, y, epilogue);
 }
 
 // Like multiply_tile_avx512_vnni, for n <= N tokens.

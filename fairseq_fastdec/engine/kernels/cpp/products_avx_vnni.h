@@ -10,26 +10,13 @@ namespace {
 
 #if defined(TARGET_AVX_VNNI)
 // Inputs have the zero point.
-TARGET_AVX_VNNI inline void quantize_avx_vnni(const float *x, int64_t inputs, const Int8Inputs &to,
-                                              int64_t token) {
-  const int64_t length = padded_to_groups(inputs), whole = inputs / QUANTIZED_AVX2 * QUANTIZED_AVX2;
-  float rest[QUANTIZED_AVX2] = {};
-  std::copy(x + whole, x + inputs, rest);
-  const float largest = largest_avx2(x, inputs, rest);
-  const __m256 steps_per_one = _mm256_set1_ps(127 / largest);
+TARGET_AVX2 inline void quantize_avx_vnni(const float *x, int64_t inputs, const Int8Inputs &to,
+                                          int64_t token) {
   const __m256i zero_point = _mm256_set1_epi8(char(ZERO_POINT));
-  uint8_t *const values = to.values + token * length;
-  const auto write = [&](const float *some, uint8_t *to) TARGET_AVX_VNNI {
-    const __m256i rounded = quantize_some_avx2(some, steps_per_one);
-    _mm256_storeu_si256((__m256i *)to, _mm256_xor_si256(rounded, zero_point));
+  const auto add = [&](__m256i rounded, uint8_t *values, uint8_t *) TARGET_AVX2 {
+    _mm256_storeu_si256((__m256i *)values, _mm256_xor_si256(rounded, zero_point));
   };
-  for (int64_t i = 0; i < whole; i += QUANTIZED_AVX2) write(x + i, values + i);
-  if (whole < inputs) {
-    uint8_t last[QUANTIZED_AVX2];
-    write(rest, last);
-    std::memcpy(values + whole, last, length - whole);
-  }
-  to.scales[token] = largest / 127;
+  quantize_in_parts_avx2(x, inputs, to, token, add);
 }
 
 // A block of outputs of N tokens; the sums stay in registers.
@@ -61,10 +48,8 @@ TARGET_AVX_VNNI INLINE void multiply_tile_avx_vnni(const Linear &linear, int64_t
             (Integers)_mm256_dpbusd_avx_epi32((__m256i)sums[n][part], groups[n], some);
     }
   }
-  UNROLL
-  for (int n = 0; n < N; ++n)
-    write_int8_outputs<Vec8>(linear, block, sums[n], x.scales[token + n],
-                             y + (token + n) * linear.outputs, epilogue);
+  write_int8_outputs<Vec8>(linear, block, sums, x.scales + token, y + token * linear.outputs,
+                           epilogue);
 }
 
 // Twelve sums, three groups of inputs and a vector of weights fill the registers.

@@ -30,7 +30,6 @@ inline void quantize_generic(const float *x, int64_t inputs, const Int8Inputs &t
 
 inline void multiply_int8_generic(const Linear &linear, int64_t block, const Int8Inputs &x,
                                   float *y, int64_t n, Epilogue epilogue) {
-  constexpr int PARTS = BLOCK / width<Vec4>();
   const int64_t length = padded_to_groups(linear.inputs);
   const auto *const weight = weights_of<int8_t>(linear, block);
   for (int64_t token = 0; token < n; ++token) {
@@ -41,10 +40,8 @@ inline void multiply_int8_generic(const Linear &linear, int64_t block, const Int
       for (int output = 0; output < BLOCK; ++output)
         for (int place = 0; place < GROUP; ++place)
           sums[output] += from[i + place] * weight[i * BLOCK + output * GROUP + place];
-    IntegersOf<Vec4>::Vec parts[PARTS];
-    std::memcpy(parts, sums, sizeof sums);
-    write_int8_outputs<Vec4>(linear, block, parts, x.scales[token], y + token * linear.outputs,
-                             epilogue);
+    write_int8_sums<Vec4>(linear, block, sums, x.scales[token], y + token * linear.outputs,
+                          epilogue);
   }
 }
 
@@ -79,9 +76,7 @@ INLINE void multiply_tile_widened(const Linear &linear, int64_t block, const uin
       }
     }
   }
-  UNROLL
-  for (int n = 0; n < N; ++n)
-    write_bf16_outputs(linear, block, sums[n], y + n * linear.outputs, epilogue);
+  write_bf16_outputs(linear, block, sums, y, epilogue);
 }
 
 template <typename Vec>

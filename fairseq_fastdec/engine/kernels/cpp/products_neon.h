@@ -77,10 +77,8 @@ INLINE void multiply_tile_neon(const Linear &linear, int64_t block, const Int8In
       }
     }
   }
-  UNROLL
-  for (int n = 0; n < N; ++n)
-    write_int8_outputs<Vec4>(linear, block, sums[n], x.scales[token + n],
-                             y + (token + n) * linear.outputs, epilogue);
+  write_int8_outputs<Vec4>(linear, block, sums, x.scales + token, y + token * linear.outputs,
+                           epilogue);
 }
 
 inline void multiply_int8_neon(const Linear &linear, int64_t block, const Int8Inputs &x, float *y,

@@ -34,10 +34,8 @@ TARGET_NEON_DOT INLINE void multiply_tile_neon_dot(const Linear &linear, int64_t
         sums[n][part] = (Integers)vdotq_s32((int32x4_t)sums[n][part], some, groups[n]);
     }
   }
-  UNROLL
-  for (int n = 0; n < N; ++n)
-    write_int8_outputs<Vec4>(linear, block, sums[n], x.scales[token + n],
-                             y + (token + n) * linear.outputs, epilogue);
+  write_int8_outputs<Vec4>(linear, block, sums, x.scales + token, y + token * linear.outputs,
+                           epilogue);
 }
 
 // The sums of three tokens leave registers for their inputs and for weights.

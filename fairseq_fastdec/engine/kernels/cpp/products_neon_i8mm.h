@@ -72,12 +72,9 @@ TARGET_NEON_I8MM INLINE void multiply_tile_neon_i8mm(const Linear &linear, int64
   multiply_half_neon_i8mm<N>(linear, weight, x, token, n, sums);
   multiply_half_neon_i8mm<N>(linear, weight + HALF * GROUP, x, token, n,
                              reinterpret_cast<int32_t(*)[BLOCK]>(&sums[0][HALF]));
-  for (int64_t own = 0; own < n; ++own) {
-    IntegersOf<Vec4>::Vec parts[BLOCK / width<Vec4>()];
-    std::memcpy(parts, sums[own], sizeof parts);
-    write_int8_outputs<Vec4>(linear, block, parts, x.scales[token + own],
-                             y + (token + own) * linear.outputs, epilogue);
-  }
+  for (int64_t own = 0; own < n; ++own)
+    write_int8_sums<Vec4>(linear, block, sums[own], x.scales[token + own],
+                          y + (token + own) * linear.outputs, epilogue);
 }
 
 // Bringing the weights in order takes an instruction for each product of the first pair of tokens,
@@ -126,9 +123,7 @@ TARGET_NEON_I8MM INLINE void multiply_tile_neon_bf16(const Linear &linear, int64
         sums[n][part] = (Vec4)vbfdotq_f32((float32x4_t)sums[n][part], some, pairs[n]);
     }
   }
-  UNROLL
-  for (int n = 0; n < N; ++n)
-    write_bf16_outputs(linear, block, sums[n], y + n * linear.outputs, epilogue);
+  write_bf16_outputs(linear, block, sums, y, epilogue);
 }
 
 TARGET_NEON_I8MM inline void multiply_bf16_neon(const Linear &linear, int64_t block,
