@@ -308,6 +308,17 @@ class BlockwiseTransformerModel(MarianTransformerModel):
         self.freeze_base: bool = args.freeze_base
         self.num_updates = 0
 
+    def train(self, mode: bool = True) -> "BlockwiseTransformerModel":
+        """Set the mode; a frozen base stays in evaluation mode, so that heads see its real states.
+
+        With dropout, a model that was trained without, such as Firefox's, computes other tokens.
+        """
+        super().train(mode)
+        if mode and self.freeze_base:
+            for base in (self.encoder, *self.decoder.children()):
+                base.train(base is self.decoder.heads)
+        return self
+
     def set_num_updates(self, num_updates: int) -> None:
         """Called by the trainer before each update."""
         super().set_num_updates(num_updates)

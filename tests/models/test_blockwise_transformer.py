@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from fairseq.modules import FairseqDropout
 from fairseq.sequence_generator import SequenceGenerator
 
 from tests.support import tiny
@@ -167,6 +168,18 @@ def test_a_frozen_base_stays_as_it_is_while_heads_learn():
     tiny.train(model, TASK, updates=3, loss_of=second_head)
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]) == (".heads." not in name)
+
+
+@pytest.mark.parametrize("block_heads", ["parallel", "sequential"])
+def test_heads_see_the_states_of_a_frozen_base_without_dropout(block_heads):
+    options = dict(identity_first_head=True, freeze_base=True, block_heads=block_heads)
+    model = tiny.build_model(TASK, ARCH, dropout=0.5, encoder_layerdrop=0.5, **options)
+    batch = tiny.random_batch(TASK, [4, 7])
+    expected = model(**batch["net_input"])[0]
+    assert torch.equal(model.train()(**batch["net_input"])[0], expected)
+    of_heads = {part for part in model.decoder.heads.modules() if isinstance(part, FairseqDropout)}
+    assert of_heads and all(part.training for part in of_heads)
+    assert not any(part.training for part in model.eval().modules())
 
 
 def test_a_stock_state_dict_warm_starts_the_model(caplog):
