@@ -74,7 +74,8 @@ def build(folder: Path) -> None:
         run(COMPILER, *flags, "-c", source, "-o", made)
         return made
 
-    sources = sorted((ROOT / ENGINE).rglob("*.cpp"), reverse=True)  # the slowest one first
+    searches, kernels = ROOT / ENGINE / "cpp", ROOT / ENGINE / "kernels" / "cpp"
+    sources = [searches / "binding.cpp", searches / "engine.cpp", *sorted(kernels.glob("*.cpp"))]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as compilers:
         made = list(compilers.map(compiled, sources))
     digits = PYTHON.replace(".", "")

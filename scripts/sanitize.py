@@ -114,11 +114,8 @@ def build(copy: Path, sanitizers: Sanitizers) -> None:
     for name in ("setup.py", "pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, copy)
     engine = copy / "fairseq_fastdec" / "engine"
-    kernels, binding = engine / "kernels" / "cpp" / "dispatch.cpp", engine / "cpp" / "binding.cpp"
-    # One file for the others, which compile faster than the headers that they share.
-    rest = copy / "rest.cpp"
-    others = sorted({*engine.rglob("*.cpp")} - {binding, kernels})
-    rest.write_text("".join(f'#include "{source}"\n' for source in others))
+    binding, searches = engine / "cpp" / "binding.cpp", engine / "cpp" / "engine.cpp"
+    sources = [binding, searches, *sorted((engine / "kernels").rglob("*.cpp"))]
     flags = "-std=gnu++17 -fvisibility=hidden -Wno-psabi -fPIC -g1 -fno-omit-frame-pointer".split()
     flags += sanitizers.flags.split()
     flags += [f"-I{pybind11.get_include()}", f"-I{sysconfig.get_paths()['include']}"]
@@ -133,7 +130,7 @@ def build(copy: Path, sanitizers: Sanitizers) -> None:
         return made
 
     with ThreadPoolExecutor(min(3, len(os.sched_getaffinity(0)))) as compilers:
-        objects = list(compilers.map(compiled, [kernels, binding, rest]))
+        objects = list(compilers.map(compiled, sources))
     library = engine / "kernels" / f"_engine{EXTENSION_SUFFIXES[0]}"
     subprocess.run(["g++", "-shared", *flags, *objects, "-o", library], check=True)
 

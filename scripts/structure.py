@@ -71,7 +71,7 @@ def code_lines() -> int:
 def doors() -> int:
     """The number of definitions by which a sentence enters the engine."""
     found = []
-    for path in (PACKAGE / "engine").rglob("bind*.cpp"):
+    for path in (PACKAGE / "engine").rglob("bind*"):
         text = path.read_text(encoding="utf-8")
         found += re.findall(rf'def\("(?:{"|".join(DOORS)})", &(\w+)', text)
     return len(found)

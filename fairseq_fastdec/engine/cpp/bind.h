@@ -1,5 +1,6 @@
 // What the files of the Python interface share. All input from Python is checked in them, and only
-// there.
+// there. They are headers of binding.cpp, since each file that includes pybind11 takes long to
+// compile.
 
 #pragma once
 
@@ -32,9 +33,5 @@ struct Owned {
   Part part = {};
   Owners owners;
 };
-
-void bind_models(py::module_ &module);
-void bind_searches(py::module_ &module);
-void bind_service(py::module_ &module);
 
 }  // namespace fastdec

@@ -1,7 +1,8 @@
 // The Python module of the engine.
 
 #include "../kernels/cpp/kernels.h"
-#include "bind.h"
+#include "bind_models.h"
+#include "bind_searches.h"
 
 PYBIND11_MODULE(_engine, module) {
   using namespace fastdec;
@@ -13,6 +14,5 @@ PYBIND11_MODULE(_engine, module) {
   module.def("use_instruction_set", &use_instruction_set, py::arg("name"));
   module.def("measure_costs", &measure_costs, py::arg("n_threads"));
   bind_models(module);
-  bind_service(module);  // before searches, whose functions have its classes as arguments
   bind_searches(module);
 }

@@ -41,7 +41,15 @@ struct Feed {
   std::vector<int64_t> n_certain;  // [n_rows], the number of first tokens that are not verified
 
   // Sets the block of each row, whose first token is certain, but not known.
-  void take(const std::vector<std::vector<int64_t>> &blocks);
+  void take(const std::vector<std::vector<int64_t>> &blocks) {
+    begins = {0};
+    tokens.clear();
+    for (const auto &block : blocks) {
+      tokens.insert(tokens.end(), block.begin(), block.end());
+      begins.push_back(int64_t(tokens.size()));
+    }
+    n_known.assign(blocks.size(), 0), n_certain.assign(blocks.size(), 1);
+  }
 
   int64_t n() const { return begins.back(); }
   int64_t size(int64_t row) const { return begins[row + 1] - begins[row]; }

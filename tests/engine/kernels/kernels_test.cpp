@@ -14,6 +14,7 @@
 #include "attention.h"
 #include "best_tokens.h"
 #include "free_cores.h"
+#include "instruction_sets.h"
 #include "linear.h"
 #include "norm.h"
 #include "proposal_times.h"
@@ -21,6 +22,8 @@
 #include "top_k.h"
 
 using namespace fastdec;
+
+const InstructionSet *fastdec::instruction_set = find_instruction_set();
 
 namespace {
 

@@ -50,6 +50,7 @@ def test_kernels_against_naive_loops(tmp_path):
 @pytest.mark.skipif(not HAS_AVX2, reason=skips.AVX2)
 def test_kernels_of_other_processors_by_emulated_instructions(tmp_path):
     flags = ["-O0", "-mavx2", "-mfma", "-include", FOLDER / "emulated.h"]
+    flags += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
     assert sets_of_runs("g++", tmp_path, *flags) == [["generic", *INTEL]]
 
 

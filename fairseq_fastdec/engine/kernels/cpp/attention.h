@@ -9,6 +9,22 @@
 #include "workspace.h"
 
 namespace fastdec {
+
+// Up to MOST_QUERIES tokens and the head that they attend to. Each token sees at least the keys
+// that the previous ones see.
+struct Attention {
+  const void *keys, *values;  // [length, dim] each
+  int64_t is_bf16, dim;
+  int64_t n;  // tokens
+  const float *queries;
+  float *contexts;  // the results
+  int64_t query_step, context_step;  // strides between tokens
+  int64_t n_visible[MOST_QUERIES];  // each token sees this number of first keys
+};
+
+// attend_to_head, compiled for one width of vectors.
+typedef void (*Attend)(const Attention &task, const Workspace &own);
+
 namespace {
 
 // The keys and values of one head of a row or a source.
@@ -29,21 +45,6 @@ INLINE float dot_of_rest(const float *query, const Number *key, int64_t from, in
   }
   return rest;
 }
-
-// Up to MOST_QUERIES tokens and the head that they attend to. Each token sees at least the keys
-// that the previous ones see.
-struct Attention {
-  const void *keys, *values;  // [length, dim] each
-  int64_t is_bf16, dim;
-  int64_t n;  // tokens
-  const float *queries;
-  float *contexts;  // the results
-  int64_t query_step, context_step;  // strides between tokens
-  int64_t n_visible[MOST_QUERIES];  // each token sees this number of first keys
-};
-
-// attend_to_head, compiled for one instruction set.
-typedef void (*Attend)(const Attention &task, const Workspace &own);
 
 // N tokens of an Attention.
 template <typename Number, int N>

@@ -70,7 +70,7 @@ INLINE float *lay_out(const BestTokens &task, float *from, ChoiceMemory *memory)
 }
 
 // The number of floats of scratch memory for a choice.
-int64_t best_tokens_scratch_size(const BestTokens &task) {
+inline int64_t best_tokens_scratch_size(const BestTokens &task) {
   return floats_laid_out<ChoiceMemory>(task);
 }
 

@@ -1,14 +1,12 @@
-// The kernels of kernels.h, and their choice for the current processor.
+// The interface of the kernels, and their choice for the current processor.
 
-#include "best_tokens.h"
 #include "costs.h"
-#include "proposal_chains.h"
-#include "sequential_heads.h"
 #include "heads.h"
+#include "instruction_sets.h"
+#include "kernels_of_width.h"
 #include "multiply_adds.h"
+#include "proposal_chains.h"
 #include "row_moves.h"
-#include "top_k.h"
-#include "transformer.h"
 
 #include <stdexcept>
 #include <string>
@@ -16,57 +14,10 @@
 #include "kernels.h"
 
 namespace fastdec {
+
+const InstructionSet *instruction_set = find_instruction_set();
+
 namespace {
-
-// These functions are compiled for each size of vectors. A step gets multiply_fp32 as a pointer:
-// otherwise GCC would clone it for each call in the step, and no longer clone those of bf16 and
-// int8, which would become slower. Attention is a pointer because it is long, so that it is
-// compiled once.
-struct Kernels {
-  MultiplyFp32 multiply_fp32;
-  Attend attend;
-  void (*run_step)(MultiplyFp32 multiply_fp32, Attend attend, const Step &step,
-                   const ThreadSlice &slice);
-  void (*best_tokens)(MultiplyFp32 multiply_fp32, const BestTokens &task,
-                      const ThreadSlice &slice);
-  void (*top_k)(const TopK &task, const ThreadSlice &slice);
-  void (*run_sequential)(MultiplyFp32 multiply_fp32, Attend attend, const SequentialHeads &heads,
-                    const ThreadSlice &slice);
-};
-
-#define KERNELS_FOR(NAME, VEC, TARGET)                                                        \
-  TARGET void multiply_fp32_##NAME(const Linear &linear, const float *x, float *y, int64_t n, \
-                                   const ThreadSlice &slice, Epilogue epilogue) {             \
-    multiply_fp32<VEC>(linear, x, y, n, slice, epilogue);                                     \
-  }                                                                                           \
-  TARGET void attend_##NAME(const Attention &task, const Workspace &own) {                    \
-    attend_to_head<VEC>(task, own);                                                           \
-  }                                                                                           \
-  TARGET void run_step_##NAME(MultiplyFp32 multiply_fp32, Attend attend, const Step &step,    \
-                              const ThreadSlice &slice) {                                     \
-    run_step<VEC>(multiply_fp32, attend, step, slice);                                        \
-  }                                                                                           \
-  TARGET void best_tokens_##NAME(MultiplyFp32 multiply_fp32, const BestTokens &task,          \
-                                 const ThreadSlice &slice) {                                  \
-    best_tokens<VEC>(multiply_fp32, task, slice);                                             \
-  }                                                                                           \
-  TARGET void top_k_##NAME(const TopK &task, const ThreadSlice &slice) {                      \
-    top_k<VEC>(task, slice);                                                                  \
-  }                                                                                           \
-  TARGET void run_sequential_##NAME(MultiplyFp32 multiply_fp32, Attend attend,                \
-                                    const SequentialHeads &heads,                             \
-                                    const ThreadSlice &slice) {                               \
-    run_sequential<VEC>(multiply_fp32, attend, heads, slice);                                      \
-  }                                                                                           \
-  constexpr Kernels NAME##_kernels = {multiply_fp32_##NAME, attend_##NAME,                    \
-                                      run_step_##NAME,      best_tokens_##NAME,               \
-                                      top_k_##NAME,         run_sequential_##NAME};
-
-KERNELS_FOR(four, Vec4, )
-#if defined(__x86_64__)
-KERNELS_FOR(eight, Vec8, TARGET_AVX2)
-KERNELS_FOR(sixteen, Vec16, TARGET_AVX512)
-#endif
 
 Kernels kernels_of([[maybe_unused]] const InstructionSet &set) {
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-// The table of instruction sets, and the one in use.
+// The table of instruction sets.
 
 #pragma once
 
@@ -10,14 +10,6 @@
 
 namespace fastdec {
 namespace {
-
-// The kernels of an instruction set.
-struct InstructionSet {
-  const char *name;
-  bool (*is_available)();
-  int vector_width;  // in floats, of the kernels in fp32
-  Products products;
-};
 
 // From the slowest to the fastest. A new one needs an entry, its check in processor.h, and its
 // products in a file of its own.
@@ -55,8 +47,6 @@ inline const InstructionSet *find_instruction_set(const std::string &name = {}) 
     if ((name.empty() || name == set.name) && set.is_available()) found = &set;
   return found;
 }
-
-const InstructionSet *instruction_set = find_instruction_set();
 
 }  // namespace
 }  // namespace fastdec

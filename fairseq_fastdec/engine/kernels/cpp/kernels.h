@@ -1,6 +1,6 @@
 // The interface of the kernels: each runs one task of structures.h in the task's threads.
 //
-// dispatch.cpp compiles them for each instruction set. The engine must pass consistent tasks, which
+// dispatch.cpp chooses them for the processor. The engine must pass consistent tasks, which
 // the build with sanitizers asserts (assertions.h).
 
 #pragma once

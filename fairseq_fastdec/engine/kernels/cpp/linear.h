@@ -6,22 +6,23 @@
 
 #pragma once
 
-#include "instruction_sets.h"
 #include "linear_fp32.h"
+#include "products.h"
 
 namespace fastdec {
-namespace {
 
-constexpr Format FP32 = {0, "float32", 1, false, false};
-constexpr Format BF16 = {1, "uint16", PAIR, true, false};
-constexpr Format INT8 = {2, "int8", GROUP, true, true};
-constexpr const Format *FORMATS[] = {&FP32, &BF16, &INT8};
+inline constexpr Format FP32 = {0, "float32", 1, false, false};
+inline constexpr Format BF16 = {1, "uint16", PAIR, true, false};
+inline constexpr Format INT8 = {2, "int8", GROUP, true, true};
+inline constexpr const Format *FORMATS[] = {&FP32, &BF16, &INT8};
 
 static_assert(sizeof FORMATS / sizeof *FORMATS <= MOST_FORMATS, "Costs has no room for a format");
 
-// multiply_fp32, compiled for one instruction set.
+// multiply_fp32, compiled for one width of vectors.
 typedef void (*MultiplyFp32)(const Linear &linear, const float *x, float *y, int64_t n,
                              const ThreadSlice &slice, Epilogue epilogue);
+
+namespace {
 
 // The number of floats that lay_out allocates for a task's Memory.
 template <typename Memory, typename Task>

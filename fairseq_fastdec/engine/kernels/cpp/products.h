@@ -1,5 +1,5 @@
-// The interface of products in int8 and bf16, of which each instruction set has its own; and what
-// they share. products_generic.h defines what each must compute.
+// Instruction sets: the interface of their products in int8 and bf16, and what these share.
+// products_generic.h defines what each must compute.
 
 #pragma once
 
@@ -7,7 +7,6 @@
 #include "rounded_inputs.h"
 
 namespace fastdec {
-namespace {
 
 // The inputs of n tokens in bf16: [n, padded_to_pairs(inputs)].
 typedef const uint16_t *Bf16Inputs;
@@ -26,6 +25,19 @@ struct Products {
   void (*round)(const float *x, int64_t inputs, uint16_t *to);
   Multiply<Bf16Inputs> multiply_bf16;
 };
+
+// The kernels of an instruction set.
+struct InstructionSet {
+  const char *name;
+  bool (*is_available)();
+  int vector_width;  // in floats, of the kernels of kernels_of_width.h
+  Products products;
+};
+
+// The one in use.
+extern const InstructionSet *instruction_set;
+
+namespace {
 
 template <typename Inputs>
 using MultiplyBlock = void (*)(const Linear &linear, int64_t block, const Inputs &x, float *y,

@@ -5,13 +5,6 @@
 #include "keys_values.h"
 
 namespace fastdec {
-namespace {
-
-// The quantised value of an input of 0, where instructions multiply unsigned inputs by signed
-// weights.
-constexpr int ZERO_POINT = 128;
-// Avoids division by zero for tokens of zeros.
-constexpr float SMALLEST_INPUT = 1e-30f;
 
 // The inputs of n tokens in int8. Each instruction set writes them as its products read them:
 //   with the zero point   values from 1 to 255
@@ -23,6 +16,14 @@ struct Int8Inputs {
   uint8_t *values;    // [n, padded_to_groups(inputs)]
   uint8_t *signs;     // [n, padded_to_groups(inputs)], 255 for negative inputs, otherwise 0
 };
+
+namespace {
+
+// The quantised value of an input of 0, where instructions multiply unsigned inputs by signed
+// weights.
+constexpr int ZERO_POINT = 128;
+// Avoids division by zero for tokens of zeros.
+constexpr float SMALLEST_INPUT = 1e-30f;
 
 INLINE int64_t padded_to_groups(int64_t inputs) { return (inputs + GROUP - 1) / GROUP * GROUP; }
 

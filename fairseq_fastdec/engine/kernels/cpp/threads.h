@@ -9,12 +9,13 @@
 #include "structures.h"
 
 namespace fastdec {
-namespace {
 
 // One thread of a call. It works on the pieces `number`, `number + count`, ...
 struct ThreadSlice {
   int64_t number, count;
 };
+
+namespace {
 
 // A barrier: returns when all threads of the call have arrived.
 INLINE void wait_at(Barrier &barrier, const ThreadSlice &slice) {

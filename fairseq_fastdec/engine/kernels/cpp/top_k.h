@@ -54,7 +54,7 @@ INLINE float *lay_out(const TopK &task, float *from, RankMemory *memory) {
 }
 
 // The number of floats of scratch memory for a choice.
-int64_t top_k_scratch_size(const TopK &task) {
+inline int64_t top_k_scratch_size(const TopK &task) {
   return task.n_threads * floats_laid_out<RankMemory>(task);
 }
 

@@ -8,7 +8,7 @@
 #include "threads.h"
 
 namespace fastdec {
-namespace {
+
 
 // A thread of a step, and pointers to intermediate results.
 struct Workspace : ThreadSlice {
@@ -25,6 +25,8 @@ struct Workspace : ThreadSlice {
   float *attention_weights;  // [MOST_QUERIES, n_weights]
   int64_t n_weights;
 };
+
+namespace {
 
 // The maximum number of tokens that attend to the same keys together.
 constexpr int64_t MOST_QUERIES = 4;

@@ -1,5 +1,7 @@
 // The Python interface of models and their parts.
 
+#pragma once
+
 #include "bind.h"
 #include "decoder.h"
 
@@ -323,7 +325,7 @@ std::shared_ptr<Model> prepared_model(
 
 }  // namespace
 
-void bind_models(py::module_ &module) {
+inline void bind_models(py::module_ &module) {
   py::class_<PackedLinear>(module, "Linear")
       .def(py::init(&packed_linear), py::arg("weight"), py::arg("bias"), py::arg("inputs"),
            py::arg("outputs"), py::arg("scales") = py::none(),

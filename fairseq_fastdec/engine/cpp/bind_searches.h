@@ -1,37 +1,65 @@
-// The Python interface of searches.
+// The Python interface of searches and of the service.
+
+#pragma once
 
 #include <limits>
 
 #include "beam_search.h"
-#include "bind_search.h"
+#include "bind_requests.h"
 #include "blocks.h"
 #include "jacobi.h"
 #include "pairs.h"
+#include "search.h"
 #include "service.h"
 
 namespace fastdec {
 
-Results::Results(const std::vector<Result> &results) {
-  int64_t n = 0;
-  for (const Result &own : results) {
-    ids.push_back(own.id), steps.push_back(own.steps), expansions.push_back(own.expansions);
-    errors.push_back(own.error), blocks.push_back(own.blocks);
-    n_hypotheses.push_back(int64_t(own.hypotheses.size()));
-    for (const Hypothesis &hypothesis : own.hypotheses) {
-      lengths.push_back(int64_t(hypothesis.tokens.size()));
-      totals.push_back(hypothesis.total);
-      n += lengths.back();
+// A search, the reader of its requests, and a function that makes similar searches.
+struct CheckedSearch {
+  CheckedSearch(const MakeSearch &make, const Models &models, const Rules &rules,
+                int64_t n_mapped)
+      : make(std::make_shared<const MakeSearch>(make)),
+        search(make()),
+        requests(models, rules, search->verifies_drafts(), n_mapped) {}
+
+  const std::shared_ptr<const MakeSearch> make;
+  const std::unique_ptr<Search> search;
+  const RequestReader requests;
+};
+
+// Sentences that are done, in arrays.
+struct Results {
+  explicit Results(const std::vector<Result> &results) {
+    int64_t n = 0;
+    for (const Result &own : results) {
+      ids.push_back(own.id), steps.push_back(own.steps), expansions.push_back(own.expansions);
+      errors.push_back(own.error), blocks.push_back(own.blocks);
+      n_hypotheses.push_back(int64_t(own.hypotheses.size()));
+      for (const Hypothesis &hypothesis : own.hypotheses) {
+        lengths.push_back(int64_t(hypothesis.tokens.size()));
+        totals.push_back(hypothesis.total);
+        n += lengths.back();
+      }
     }
+    tokens = Array<int64_t>(n), scores = Array<float>(n);
+    int64_t *to = tokens.mutable_data();
+    float *scores_to = scores.mutable_data();
+    for (const Result &own : results)
+      for (const Hypothesis &hypothesis : own.hypotheses) {
+        to = std::copy(hypothesis.tokens.begin(), hypothesis.tokens.end(), to);
+        scores_to = std::copy(hypothesis.scores.begin(), hypothesis.scores.end(), scores_to);
+      }
   }
-  tokens = Array<int64_t>(n), scores = Array<float>(n);
-  int64_t *to = tokens.mutable_data();
-  float *scores_to = scores.mutable_data();
-  for (const Result &own : results)
-    for (const Hypothesis &hypothesis : own.hypotheses) {
-      to = std::copy(hypothesis.tokens.begin(), hypothesis.tokens.end(), to);
-      scores_to = std::copy(hypothesis.scores.begin(), hypothesis.scores.end(), scores_to);
-    }
-}
+
+  std::vector<int64_t> ids, steps, expansions;  // of each sentence
+  std::vector<std::string> errors;
+  std::vector<std::vector<int64_t>> blocks;
+  std::vector<int64_t> n_hypotheses;
+  std::vector<int64_t> lengths;  // of each hypothesis
+  std::vector<double> totals;
+  Array<int64_t> tokens;  // of all hypotheses
+  Array<float> scores;
+};
 
 namespace {
 
@@ -225,9 +253,28 @@ py::dict by_part(const Seconds &own) {
                   py::arg("search") = own.search);
 }
 
+// Deletes a service without the GIL: it waits for its threads, which can need the GIL to free
+// Python objects.
+struct WithoutGil {
+  void operator()(Service *own) const {
+    const py::gil_scoped_release released;
+    delete own;
+  }
+};
+
+using OwnedService = std::unique_ptr<Service, WithoutGil>;
+
+OwnedService service(int64_t workers, int64_t capacity, int64_t threads, double max_wait,
+                     bool takes_shortest, double longest_wait) {
+  require(workers > 0 && capacity > 0 && threads > 0,
+          "service: workers, capacity and threads must be at least 1");
+  return OwnedService(new Service(
+      ServiceOptions{workers, capacity, threads, max_wait, takes_shortest, longest_wait}));
+}
+
 }  // namespace
 
-void bind_searches(py::module_ &module) {
+inline void bind_searches(py::module_ &module) {
   module.attr("ALL_STEPS") = std::numeric_limits<int64_t>::max();
   py::class_<Rules>(module, "Rules")
       .def(py::init([](int64_t eos, int64_t pad, int64_t unk, std::vector<int64_t> never,
@@ -261,6 +308,16 @@ void bind_searches(py::module_ &module) {
       .def_readonly("totals", &Results::totals)
       .def_readonly("tokens", &Results::tokens)
       .def_readonly("scores", &Results::scores);
+  py::class_<Mailbox, std::shared_ptr<Mailbox>>(module, "Mailbox")
+      .def(py::init<>())
+      .def("fileno", &Mailbox::fd)
+      .def("take", [](Mailbox &own) { return Results(own.take()); });
+  py::class_<Service, OwnedService>(module, "Service")
+      .def(py::init(&service), py::arg("workers"), py::arg("capacity"), py::arg("threads"),
+           py::arg("max_wait"), py::arg("takes_shortest"), py::arg("longest_wait"))
+      .def("cancel", &Service::cancel, py::arg("id"), py::call_guard<py::gil_scoped_release>())
+      .def("queued", &Service::queued, py::call_guard<py::gil_scoped_release>())
+      .def("close", &Service::close, py::call_guard<py::gil_scoped_release>());
   const py::object none = py::none();
   py::class_<CheckedSearch>(module, "Search")
       .def(py::init(&search_of), py::arg("kind"), py::arg("models"), py::arg("rules"))
