@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .building import IMPOSSIBLE
 from .imported import UnreadableModel
-from .vocabularies import Order
+from .vocabularies import Order, reordered
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 # What files contain without need, before its prefix is removed.
@@ -155,29 +155,6 @@ def _output_bias(parameters: Parameters, order: Order, bans_pad: bool) -> Option
         bias = bias.clone()
         bias[order.symbols.index("<pad>")] = IMPOSSIBLE
     return bias
-
-
-def reordered(path: Path, rows: Tensor, order: Order, missing: float = 0.0) -> Tensor:
-    """The rows ``[V, ...]`` of types in another order.
-
-    Args:
-        path: where they are from.
-        missing: the value for types without a row.
-
-    Raises:
-        UnreadableModel: if the number of rows is not the number of types.
-    """
-    n_types = sum(row >= 0 for row in order.rows)
-    if rows.dim() == 0 or len(rows) != n_types:
-        raise UnreadableModel(
-            f"{path}: an embedding of shape {tuple(rows.shape)} for {n_types} types"
-        )
-    numbers = torch.tensor(order.rows)
-    if torch.equal(numbers, torch.arange(len(rows))):
-        return rows
-    found = rows[numbers.clamp(min=0)]
-    found[numbers < 0] = missing
-    return found
 
 
 def layer_shapes(

@@ -18,7 +18,8 @@ from .marian_directory import MarianDirectory, VocabularyFiles, found
 from .marian_files import read_tensors
 from .marian_options import MarianOptions, options_of
 from .marian_parameters import MarianEmbeddings, MarianParameters, converted, sizes_of
-from .marian_vocabulary import N_NEW, MarianVocabulary, is_usual, vocabulary
+from .marian_vocabulary import N_NEW, is_usual, vocabulary
+from .vocabularies import Order
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +61,8 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
         arch=arch,
         options=values,
         state=state,
-        source=source.symbols,
-        target=target.symbols,
+        source=list(source.symbols),
+        target=list(target.symbols),
         source_lang=directory.languages.source or "source",
         target_lang=directory.languages.target or "target",
         languages=tokens,
@@ -71,7 +72,7 @@ def read(path: Union[str, os.PathLike[str]], languages: Optional[Pair] = None) -
     )
 
 
-def language_tokens(source: MarianVocabulary) -> dict[str, str]:
+def language_tokens(source: Order) -> dict[str, str]:
     """The target languages that sources can name, as in Opus-MT, with their tokens."""
     matches = filter(None, map(LANGUAGE.fullmatch, source.symbols))
     return {match[1]: match[0] for match in matches}
@@ -83,9 +84,7 @@ def piece_files(files: VocabularyFiles) -> dict[str, bytes]:
     return {SENTENCEPIECE: source, **({TARGET_PIECES: target} if target != source else {})}
 
 
-def shortlist_of(
-    directory: MarianDirectory, source: MarianVocabulary, target: MarianVocabulary
-) -> dict[str, bytes]:
+def shortlist_of(directory: MarianDirectory, source: Order, target: Order) -> dict[str, bytes]:
     """The shortlist in Marian's numbers, if there is a binary one that agrees with the model.
 
     Raises:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .building import IMPOSSIBLE
 from .imported import UnreadableModel
 from .marian_files import Quantised, Tensors
 from .marian_options import (
@@ -19,7 +20,7 @@ from .marian_options import (
     is_ssru,
     layer_numbers,
 )
-from .marian_vocabulary import MarianVocabulary
+from .vocabularies import Order, reordered
 
 GELU = 1.702  # Marian's older gelu is x * sigmoid(1.702 x).
 
@@ -263,30 +264,29 @@ def sizes_of(parameters: MarianParameters, embeddings: MarianEmbeddings) -> tupl
 def put_embeddings(
     layers: MarianLayers,
     embeddings: MarianEmbeddings,
-    source: MarianVocabulary,
-    target: MarianVocabulary,
+    source: Order,
+    target: Order,
 ) -> None:
     """Store the embeddings and the output layer in the order of the vocabularies."""
     parameters = layers.parameters
+
+    def put(name: str, rows: np.ndarray, order: Order, absent: float = 0.0) -> None:
+        layers.put(name, reordered(layers.path, torch.from_numpy(rows), order, absent).numpy())
+
     rows = parameters.matrix(embeddings.target, columns=layers.dim)
-    layers.put("decoder.embed_tokens.weight", target.matrix(rows))
+    put("decoder.embed_tokens.weight", rows, target)
     if embeddings.source == embeddings.target and source.symbols == target.symbols:
         layers.state["encoder.embed_tokens.weight"] = layers.state["decoder.embed_tokens.weight"]
     else:
         rows = parameters.matrix(embeddings.source, columns=layers.dim)
-        layers.put("encoder.embed_tokens.weight", source.matrix(rows))
-    n_target = int(target.rows.max()) + 1
+        put("encoder.embed_tokens.weight", rows, source)
     if not embeddings.ties_output:
-        rows = embeddings.output(layers.dim)
-        if len(rows) != n_target:
-            raise UnreadableModel(
-                f"{layers.path}: the output layer has {len(rows)} types, not {n_target}"
-            )
-        layers.put("decoder.output_projection.weight", target.matrix(rows))
+        put("decoder.output_projection.weight", embeddings.output(layers.dim), target)
+    n_target = max(target.rows) + 1
     bias = np.zeros(n_target, dtype=np.float32)
     if not layers.options.is_on("output-omit-bias"):
         bias = parameters.vector("decoder_ff_logit_out_b", n_target)
-    layers.put("decoder.output_projection.bias", target.bias(bias))
+    put("decoder.output_projection.bias", bias, target, IMPOSSIBLE)
 
 
 def put_positions(layers: MarianLayers) -> dict[str, Any]:
@@ -310,8 +310,8 @@ def put_positions(layers: MarianLayers) -> dict[str, Any]:
 def converted(
     options: MarianOptions,
     parameters: MarianParameters,
-    source: MarianVocabulary,
-    target: MarianVocabulary,
+    source: Order,
+    target: Order,
 ) -> tuple[str, dict[str, Any], dict[str, Tensor]]:
     """The architecture, its options and its parameters.
 

@@ -1,48 +1,18 @@
 """Marian's vocabularies, ``vocab.yml`` and ``*.spm``, in the order of fairseq's dictionaries."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from .building import IMPOSSIBLE, SPECIAL, made_up_words
+from .building import SPECIAL, made_up_words
 from .imported import UnreadableModel
 from .plain_yaml import parsed
-from .vocabularies import sentencepiece_model
+from .vocabularies import Order, sentencepiece_model
 
 BOS, PAD, EOS, UNK = SPECIAL
 ABSENT = -1
 N_NEW = SPECIAL.index(EOS)  # Marian's vocabularies begin with </s> and <unk>.
-
-
-@dataclass(frozen=True)
-class MarianVocabulary:
-    """A vocabulary in the order of fairseq.
-
-    Attributes:
-        symbols: ``<s> <pad> </s> <unk>``, and the others in Marian's order.
-        rows: int64, Marian's number of each symbol; -1 for those that it does not have.
-    """
-
-    symbols: list[str]
-    rows: np.ndarray
-
-    def matrix(self, rows: np.ndarray) -> np.ndarray:
-        """Embeddings in the order of the symbols; absent ones are zeros.
-
-        Args:
-            rows: ``[N, C]`` in Marian's order.
-        """
-        return np.where((self.rows == ABSENT)[:, None], np.float32(0), rows[self.rows])
-
-    def bias(self, values: np.ndarray) -> np.ndarray:
-        """The bias of the output layer in the order of the symbols; absent ones get -1e9.
-
-        Args:
-            values: ``[N]`` in Marian's order.
-        """
-        return np.where(self.rows == ABSENT, np.float32(IMPOSSIBLE), values[self.rows])
 
 
 def numbers_of(n_types: int) -> np.ndarray:
@@ -50,10 +20,10 @@ def numbers_of(n_types: int) -> np.ndarray:
     return np.arange(n_types) + N_NEW
 
 
-def is_usual(vocabulary: MarianVocabulary) -> bool:
+def is_usual(vocabulary: Order) -> bool:
     """Whether :func:`numbers_of` gives the numbers of the vocabulary."""
     numbers = numbers_of(len(vocabulary.rows) - N_NEW)
-    return bool((vocabulary.rows[numbers] == np.arange(len(numbers))).all())
+    return all(vocabulary.rows[number] == row for row, number in enumerate(numbers))
 
 
 def pieces_of_yaml(path: Path) -> tuple[list[str], int, int]:
@@ -96,7 +66,7 @@ def pieces_of_sentencepiece(path: Path) -> tuple[list[str], int, int]:
     return pieces, model.eos_id(), model.unk_id()
 
 
-def vocabulary(path: Path, n_rows: int) -> MarianVocabulary:
+def vocabulary(path: Path, n_rows: int) -> Order:
     """Read a vocabulary for embeddings of ``n_rows`` types.
 
     Types beyond the file's get symbols that no text has; pieces beyond the embeddings, which only
@@ -116,7 +86,7 @@ def vocabulary(path: Path, n_rows: int) -> MarianVocabulary:
     return ordered(pieces[:n_rows], n_rows, eos, unk)
 
 
-def ordered(pieces: list[str], n_rows: int, eos: int, unk: int) -> MarianVocabulary:
+def ordered(pieces: list[str], n_rows: int, eos: int, unk: int) -> Order:
     """The vocabulary of these pieces in fairseq's order.
 
     Pieces that are repeated, or that a dictionary's file cannot hold since they are empty or have
@@ -136,4 +106,4 @@ def ordered(pieces: list[str], n_rows: int, eos: int, unk: int) -> MarianVocabul
         symbol = names.get(row, "")
         is_usable = symbol and not re.search(r"\s", symbol) and symbol not in symbols
         symbols[symbol if is_usable else next(free)] = None
-    return MarianVocabulary(list(symbols), np.array([*special, *others], dtype=np.int64))
+    return Order(tuple(symbols), (*special, *others))

@@ -14,8 +14,6 @@ from .huggingface_parameters import layer_shapes
 BIAS = "decoder.output_projection.bias"
 # The ends of names of what is no parameter.
 BUFFERS = (".version", ".embed_positions._float_tensor", ".embed_positions.weights")
-# The classes whose biases and output layer are apart from the decoder.
-WITH_HEAD = ("marian", "m2m_100", "mbart", "bart")
 
 
 def converted(

@@ -1,10 +1,13 @@
-"""The vocabularies of directories of Hugging Face, by the numbers that the model's types have."""
+"""Vocabularies by the numbers that the model's types have, and those of Hugging Face."""
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Optional
+
+import torch
+from torch import Tensor
 
 from ..data.model_files import SENTENCEPIECE
 from .building import SPECIAL, made_up_words
@@ -78,6 +81,29 @@ class Order:
     def is_complete(self) -> bool:
         """Whether the model has all special symbols."""
         return -1 not in self.rows
+
+
+def reordered(path: Path, rows: Tensor, order: Order, missing: float = 0.0) -> Tensor:
+    """The rows ``[V, ...]`` of types in another order.
+
+    Args:
+        path: where they are from.
+        missing: the value for types without a row.
+
+    Raises:
+        UnreadableModel: if the number of rows is not the number of types.
+    """
+    n_types = sum(row >= 0 for row in order.rows)
+    if rows.dim() == 0 or len(rows) != n_types:
+        raise UnreadableModel(
+            f"{path}: an embedding of shape {tuple(rows.shape)} for {n_types} types"
+        )
+    numbers = torch.tensor(order.rows)
+    if torch.equal(numbers, torch.arange(len(rows))):
+        return rows
+    found = rows[numbers.clamp(min=0)]
+    found[numbers < 0] = missing
+    return found
 
 
 def numbered(path: Path, symbols: dict[int, str], size: int) -> list[str]:
@@ -158,14 +184,10 @@ def sentencepiece_model(path: Path, content: bytes) -> Any:
         path: the file with this content.
 
     Raises:
-        UnreadableModel: if it is damaged, or the package is not installed.
+        UnreadableModel: if it is damaged.
     """
-    try:
-        from sentencepiece import SentencePieceProcessor
-    except ImportError as error:
-        raise UnreadableModel(
-            f"{path}: needs the package sentencepiece: pip install sentencepiece"
-        ) from error
+    from sentencepiece import SentencePieceProcessor
+
     if not content:
         raise UnreadableModel(f"{path}: is empty")
     try:

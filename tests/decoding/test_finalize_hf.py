@@ -15,7 +15,6 @@ from tests.support import skips
 from tests.support.ways import WAYS, decoded_by
 
 skips.needs("transformers")
-skips.needs("sentencepiece")
 skips.needs("google.protobuf")
 
 # Models without a forced first token and with one.

@@ -13,7 +13,7 @@ from examples.firefox import files
 from fairseq_fastdec import __main__ as front
 from fairseq_fastdec.serving import command as serving
 from fairseq_fastdec.serving.app import create_app
-from tests.support import command_line, huggingface, skips, snippets
+from tests.support import command_line, huggingface, snippets
 from tests.support.compiled import compiled
 from tests.support.firefox_models import directory as firefox_directory
 from tests.support.services import call
@@ -76,7 +76,6 @@ def write_text(languages):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_of_hugging_face(page, tmp_path, monkeypatch):
-    skips.needs("sentencepiece")
     kind, name, languages = PAGES[page]
     monkeypatch.chdir(tmp_path)
     Path(name).mkdir()

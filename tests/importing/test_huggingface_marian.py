@@ -10,9 +10,6 @@ from fairseq_fastdec.importing.huggingface_marian import read_marian
 from fairseq_fastdec.importing.imported import UnreadableModel
 from fairseq_fastdec.importing.vocabularies import Order
 from tests.support import huggingface as tiny
-from tests.support import skips
-
-skips.needs("sentencepiece")
 
 TEXT = "Open the file in LibreOffice Writer ©."
 

@@ -8,8 +8,6 @@ from fairseq_fastdec.importing.huggingface_multilingual import read_multilingual
 from tests.support import huggingface as tiny
 from tests.support import skips
 
-skips.needs("sentencepiece")
-
 TEXT = "Open the file in LibreOffice Writer ©."
 CLASSES = {
     "m2m_100": ("M2M100Tokenizer", "en", "fr"),

@@ -9,10 +9,9 @@ from fairseq_fastdec.importing.huggingface_parameters import (
     Embeddings,
     Parameters,
     layer_shapes,
-    reordered,
 )
 from fairseq_fastdec.importing.imported import UnreadableModel
-from fairseq_fastdec.importing.vocabularies import Order
+from fairseq_fastdec.importing.vocabularies import Order, reordered
 
 PATH = Path("model")
 FAIRSEQ = Order.of(["<s>", "<pad>", "</s>", "<unk>", "a"])

@@ -11,9 +11,6 @@ from fairseq_fastdec.importing.to_huggingface import Dictionaries
 from fairseq_fastdec.importing.to_huggingface_tokenizers import tokenizer_files
 from fairseq_fastdec.translating.languages import Languages, Pair
 from tests.support import huggingface as tiny
-from tests.support import skips
-
-skips.needs("sentencepiece")
 
 TEXT = "Open the file in LibreOffice Writer ©."
 PAIR = Pair("en", "fr")

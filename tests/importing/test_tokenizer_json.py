@@ -12,8 +12,6 @@ from fairseq_fastdec.importing.vocabularies import pieces_of
 from tests.support import huggingface as tiny
 from tests.support import skips
 
-skips.needs("sentencepiece")
-
 # Without spaces at the end, which SentencePiece removes, and this tokenizer turns into a piece.
 TEXTS = [
     "Open the file in LibreOffice Writer ©.",

@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from sentencepiece import SentencePieceProcessor
 
 from fairseq_fastdec.data.model_files import SENTENCEPIECE
 from fairseq_fastdec.importing import marian
@@ -75,6 +76,5 @@ def oracle(pair):
 @functools.cache
 def pieces(pair):
     """The model of SentencePiece."""
-    sentencepiece = skips.needs("sentencepiece")
     content = imported(pair).files[SENTENCEPIECE]
-    return sentencepiece.SentencePieceProcessor(model_proto=content)
+    return SentencePieceProcessor(model_proto=content)
