@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Compare this package with CTranslate2 on each instruction set of this processor.
+
+    python examples/engine/instruction_sets.py --machine A    # ten minutes on 2 quiet cores
+
+Both may use only that instruction set. They take turns, each in its fastest division of the
+threads: one process with all of them, or one for each. The figures are added to
+``benchmarks/instruction_sets.json``, and their table to docs/performance.md.
+"""
+
+import argparse
+import datetime
+import itertools
+import json
+import os
+import statistics
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import torch
+
+from examples.common import arguments, commands
+from examples.common.model_text import LANGUAGES
+from examples.common.table import between_marks, untitled
+from examples.engine.methods import MODELS, PAGE
+from fairseq_fastdec.data import atomic_files
+from fairseq_fastdec.engine.kernels import loading
+from fairseq_fastdec.translating.command_line import positive
+
+FIGURES = commands.ROOT / "benchmarks" / "instruction_sets.json"
+COMMAND = "`python examples/engine/instruction_sets.py`"
+# What CTranslate2, and the libraries of Intel that it calls, may use.
+OF_CTRANSLATE2 = {
+    "avx2": ("AVX2", "AVX2", "AVX2"),
+    "avx512": ("AVX512", "AVX512_CORE", "AVX512"),
+    "avx512_vnni": ("AVX512", "AVX512_CORE_VNNI", "AVX512_E1"),
+}
+VARIABLES = ("CT2_FORCE_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
+NAMES, PRECISIONS, BEAMS, BATCH_SIZES = ("bundled", "base"), ("fp32", "int8"), (1, 5), (1, 32)
+OURS, THEIRS = "ours", "CTranslate2"
+
+
+class Search(NamedTuple):
+    """The row of a table."""
+
+    model: str
+    precision: str
+    beam: int
+    batch: int
+
+
+def main() -> None:
+    """Measure, and write figures and the table."""
+    args = parse_args()
+    figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
+    for isa in args.instruction_sets:
+        figures[isa] = measured(isa, args)
+        atomic_files.write_text(FIGURES, json.dumps(figures, indent=1) + "\n")
+    page = PAGE.read_text(encoding="utf-8")
+    atomic_files.write_text(PAGE, between_marks(page, "instruction_sets", section(figures)))
+
+
+def parse_args() -> argparse.Namespace:
+    """Parse the command line."""
+    here = [isa for isa in OF_CTRANSLATE2 if isa in loading.library().instruction_sets()]
+    parser = arguments.described(__doc__)
+    parser.add_argument(
+        "--machine", required=True, help="the name of this machine in docs/performance.md"
+    )
+    parser.add_argument("--instruction-sets", nargs="+", choices=here, default=here)
+    parser.add_argument("--workdir", type=Path, default=commands.ROOT / "work" / "methods")
+    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
+    arguments.add_rounds(parser)
+    return parser.parse_args()
+
+
+def measured(isa: str, args: argparse.Namespace) -> dict[str, Any]:
+    """The seconds of all rounds on an instruction set, with their date, machine and commit."""
+    limits = {loading.ISA: isa, **dict(zip(VARIABLES, OF_CTRANSLATE2[isa]))}
+    rows = []
+    for name in NAMES:
+        work = args.workdir / name
+        if not commands.finished(work):
+            work.mkdir(parents=True, exist_ok=True)
+            MODELS[name].prepare(work)
+            commands.mark_finished(work)
+        for batch in BATCH_SIZES:
+            with mock.patch.dict(os.environ, limits):
+                document = commands.run_benchmark(command_of(name, batch, args), work)
+            seconds = {own["method"]: own["seconds"] for own in document["results"]}
+            for precision, beam in itertools.product(PRECISIONS, BEAMS):
+                search = Search(name, precision, beam, batch)
+                pair = {who: seconds[method_of(who, search)] for who in (OURS, THEIRS)}
+                rows.append({**search._asdict(), "seconds": pair})
+    return {
+        "date": datetime.date.today().isoformat(),
+        "machine": args.machine,
+        "commit": commands.commit(),
+        "threads": args.threads,
+        "rows": rows,
+    }
+
+
+def method_of(who: str, search: Search) -> str:
+    """The name of a method of ``benchmarks.compare``."""
+    return f"{who} {search.precision} {search.beam}"
+
+
+def command_of(name: str, batch: int, args: argparse.Namespace) -> list[Any]:
+    """``benchmarks.compare`` with all searches of a model in batches of one size."""
+    work, model = args.workdir / name, MODELS[name]
+    source, target = LANGUAGES
+    command = [
+        *commands.module("benchmarks.compare"), work / "data", "-s", source, "-t", target,
+        "--path", work / "checkpoint.pt", "--device", "cpu", "--batch-size", batch,
+        "--sentences", model.sentences[batch], "--rounds", args.rounds, "--threads", args.threads,
+        "--output", work, *model.options,
+    ]  # fmt: skip
+    for precision, beam in itertools.product(PRECISIONS, BEAMS):
+        search = Search(name, precision, beam, batch)
+        decoding = f"--decoding {'greedy' if beam == 1 else 'beam'} --beam {beam}"
+        theirs = "float32" if precision == "fp32" else precision
+        command += [
+            "--method", f"{method_of(OURS, search)}: {decoding} --engine-precision {precision}",
+            "--method", f"{method_of(THEIRS, search)}: --engine ctranslate2 --beam {beam} "
+            f"--compute-type {theirs}",
+        ]  # fmt: skip
+    return command
+
+
+def section(figures: dict[str, Any]) -> str:
+    """The Markdown section of the figures: CTranslate2's times divided by this package's."""
+    rows: dict[Search, dict[str, str]] = {}
+    for isa, figure in figures.items():
+        for row in figure["rows"]:
+            search = Search(*(row[field] for field in Search._fields))
+            shown = rows.setdefault(
+                search, {key: str(own) for key, own in search._asdict().items()}
+            )
+            shown[f"`{isa}`"] = ratio(row["seconds"])
+    runs = "; ".join(
+        f"`{isa}`: {own['date']}, machine {own['machine']}, commit {own['commit']}, "
+        f"{own['threads']} threads"
+        for isa, own in figures.items()
+    )
+    return (
+        f"## Instruction sets\n\n{COMMAND} · {runs}\n\nCTranslate2's time divided by this "
+        "package's, the median of alternating rounds. Both are limited to the instruction set, and "
+        "use their fastest division of the threads. The models are those of the sections above.\n\n"
+        f"{untitled(list(rows.values()))}\n"
+    )
+
+
+def ratio(seconds: dict[str, list[float]]) -> str:
+    """The median of the rounds."""
+    ratios = [theirs / ours for ours, theirs in zip(seconds[OURS], seconds[THEIRS])]
+    return f"{statistics.median(ratios):.2f}x"
+
+
+if __name__ == "__main__":
+    main()
