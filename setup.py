@@ -1,6 +1,7 @@
 """Builds the compiled code, and names wheels without it; pyproject.toml has everything else."""
 
 import sys
+import sysconfig
 from glob import glob
 from pathlib import Path
 
@@ -16,7 +17,9 @@ except ImportError:  # an installation without build isolation gets no compiled 
     pybind11 = None
 
 if sys.platform == "win32":
-    sys.exit("fairseq_fastdec: Windows is not supported; use Linux, macOS, or WSL")
+    sys.exit("fastdec-runtime: Windows is not supported; use Linux, macOS, or WSL")
+if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    sys.exit("fastdec-runtime: free-threaded Python is not supported; use the build with the GIL")
 
 FLAGS = "-std=gnu++17 -O3 -g0 -DNDEBUG -fvisibility=hidden -Wno-psabi"
 ENGINE, KERNELS = "fairseq_fastdec/engine/cpp", "fairseq_fastdec/engine/kernels/cpp"
@@ -29,7 +32,7 @@ class Wheel(bdist_wheel):
         self.run_command("build_ext")
         built = self.get_finalized_command("build_ext").get_outputs()
         if not all(Path(path).exists() for path in built):
-            print("fairseq_fastdec: compilation failed; the wheel has no compiled code")
+            print("fastdec-runtime: compilation failed; the wheel has no compiled code")
             self.distribution.ext_modules = []
             self.root_is_pure = True
         super().run()
@@ -41,10 +44,10 @@ setup(
     ext_modules=[
         Extension(
             "fairseq_fastdec.engine.kernels._engine",
-            # The kernels first, since they take longest.
-            [*sorted(glob(f"{KERNELS}/*.cpp")), *sorted(glob(f"{ENGINE}/*.cpp"))],
+            # engine.cpp includes the other files.
+            [f"{ENGINE}/binding.cpp", f"{ENGINE}/engine.cpp", *sorted(glob(f"{KERNELS}/*.cpp"))],
             include_dirs=[pybind11.get_include()] if pybind11 else [],
-            depends=sorted([*glob(f"{ENGINE}/*.h"), *glob(f"{KERNELS}/*.h")]),
+            depends=sorted([*glob(f"{ENGINE}/*"), *glob(f"{KERNELS}/*.h")]),
             extra_compile_args=FLAGS.split(),
             language="c++",
             optional=True,

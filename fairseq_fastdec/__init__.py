@@ -66,6 +66,9 @@ WITHOUT_FAIRSEQ = (
     "__main__", "corpora", "data", "engine", "importing", "processes", "serving", "translating"
 )  # fmt: skip
 
+# What decoding bundles does not need.
+OPTIONAL = ("torch", "fairseq")
+
 
 class _Registering:
     """Registers the plugin before fairseq, or a module that needs fairseq, is imported."""
@@ -73,10 +76,22 @@ class _Registering:
     def find_spec(
         self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
     ) -> Optional[ModuleSpec]:
-        """Called by the import system; ``None`` leaves the search to other finders."""
+        """Called by the import system; ``None`` leaves the search to other finders.
+
+        Raises:
+            ModuleNotFoundError: if torch or fairseq is needed and not installed.
+        """
         package, _, own = name.partition(".")
         room = own.partition(".")[0]
         needs_fairseq = package == __name__ and room not in (*WITHOUT_FAIRSEQ, "plugin")
+        for needed in OPTIONAL if needs_fairseq else (name,) if name in OPTIONAL else ():
+            others = (finder for finder in sys.meta_path if finder is not self)
+            if not any(finder.find_spec(needed, None) for finder in others):
+                raise ModuleNotFoundError(
+                    f"{needed} is not installed, without which only bundles can be decoded: "
+                    "pip install 'fastdec-runtime[fairseq]'",
+                    name=needed,
+                )
         if name != "fairseq" and not needs_fairseq:
             return None
         sys.meta_path.remove(self)

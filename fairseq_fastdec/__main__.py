@@ -71,8 +71,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
         write(sys.stdout, f"{USER_DIR}\n")
     elif name == "--version":
         from .engine import kernels
+        from .processes import cores
 
-        write(sys.stdout, f"{__version__}, {kernels.description()}\n")
+        write(sys.stdout, f"{__version__}, {kernels.description()}\n{cores.description()}\n")
     elif name in ("-h", "--help"):
         write(sys.stdout, f"{overview()}\n")
     else:
@@ -116,23 +117,30 @@ def all_commands() -> list[str]:
 
 
 def overview() -> str:
-    """The help text: commands, methods and their options."""
-    from .decoding import METHODS, generator_class
-    from .decoding.option_groups import described
-    from .decoding.options import DecodingOptions
-
+    """The help text: commands, and methods with their options if fairseq is installed."""
     commands = {name: text for name, (text, _) in {**FAIRSEQ_COMMANDS, **COMMANDS}.items()}
-    methods = {
-        name: str(generator_class(name).__doc__).splitlines()[0].replace("``", "")
-        for name in METHODS
-    }
+    try:
+        methods = _methods()
+    except ModuleNotFoundError as error:
+        methods = f"{error}\n"
     return (
         f"usage: {PROGRAM} COMMAND ...      (see COMMAND --help)\n       {PROGRAM} "
         f"--user-dir       print the folder for --user-dir of fairseq's commands\n       {PROGRAM} "
         "--version        print the version and the state of the compiled "
-        f"code\n\ncommands:\n{_listed(commands)}\nmethods "
-        f"(--decoding):\n{_listed(methods)}\n{described(DecodingOptions())}"
+        f"code\n\ncommands:\n{_listed(commands)}\n{methods}"
     ).rstrip()
+
+
+def _methods() -> str:
+    from .decoding import METHODS, generator_class
+    from .decoding.option_groups import described
+    from .decoding.options import DecodingOptions
+
+    methods = {
+        name: str(generator_class(name).__doc__).splitlines()[0].replace("``", "")
+        for name in METHODS
+    }
+    return f"methods (--decoding):\n{_listed(methods)}\n{described(DecodingOptions())}"
 
 
 def _listed(texts: dict) -> str:

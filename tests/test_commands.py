@@ -14,6 +14,7 @@ from fairseq_cli import generate
 
 import fairseq_fastdec
 from fairseq_fastdec import __main__ as front
+from fairseq_fastdec.processes import cores
 
 DOUBLE = "translation_double_token"
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,12 +23,15 @@ ROOT = Path(__file__).resolve().parents[1]
 @pytest.fixture(scope="module")
 def metadata(tmp_path_factory):
     """What an installation would write, without one."""
-    folder = tmp_path_factory.mktemp("metadata")
+    return metadata_of(ROOT, tmp_path_factory.mktemp("metadata"))
+
+
+def metadata_of(project, folder):
     subprocess.run(
         [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", folder],
-        cwd=ROOT, check=True, capture_output=True,
+        cwd=project, check=True, capture_output=True,
     )  # fmt: skip
-    return folder / "fairseq_fastdec.egg-info"
+    return next(folder.iterdir())
 
 
 def test_one_version_and_no_type_is_lost(metadata):
@@ -37,6 +41,18 @@ def test_one_version_and_no_type_is_lost(metadata):
     assert f"## [{fairseq_fastdec.__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
     citation = (ROOT / "CITATION.cff").read_text("utf-8").splitlines()
     assert f"version: {fairseq_fastdec.__version__}" in citation
+
+
+def test_the_plugin_is_the_runtime_with_fairseq(metadata, tmp_path):
+    """No environment gets the files of the package twice."""
+    plugin = metadata_of(ROOT / "plugin", tmp_path)
+    (needed,) = (plugin / "requires.txt").read_text("utf-8").split()
+    assert needed == f"fastdec-runtime[fairseq]=={fairseq_fastdec.__version__}"
+    assert (plugin / "top_level.txt").read_text("utf-8").split() == []
+    assert f"Version: {fairseq_fastdec.__version__}" in (plugin / "PKG-INFO").read_text("utf-8")
+    always, _, extras = (metadata / "requires.txt").read_text("utf-8").partition("\n[")
+    assert "torch" not in always and "fairseq" not in always
+    assert "torch" in extras
 
 
 def test_a_reader_that_has_gone():
@@ -80,7 +96,8 @@ def test_the_version_tells_of_missing_compiled_code(capsys, monkeypatch):
     front.main(["--version"])
     told = capsys.readouterr().out
     assert told.startswith(f"{fairseq_fastdec.__version__}, without compiled code")
-    assert told.endswith(f"pip install --force-reinstall --no-deps -e {ROOT}\n")
+    assert f"pip install --force-reinstall --no-deps -e {ROOT}\n" in told
+    assert told.endswith(f"{cores.description()}\n")
 
 
 def test_a_wheel_without_compiled_code_has_another_name(tmp_path):
@@ -94,7 +111,7 @@ def test_a_wheel_without_compiled_code_has_another_name(tmp_path):
     )  # fmt: skip
     assert "the wheel has no compiled code" in built.stdout
     (wheel,) = (tmp_path / "dist").iterdir()
-    assert wheel.name == f"fairseq_fastdec-{fairseq_fastdec.__version__}-py3-none-any.whl"
+    assert wheel.name == f"fastdec_runtime-{fairseq_fastdec.__version__}-py3-none-any.whl"
     names = zipfile.ZipFile(wheel).namelist()
     assert "fairseq_fastdec/__main__.py" in names
     assert not [name for name in names if "_engine." in name]

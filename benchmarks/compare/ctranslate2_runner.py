@@ -65,7 +65,7 @@ class CTranslate2Runner:
             import ctranslate2
         except ImportError as error:
             raise ImportError(
-                "CTranslate2 is not installed: pip install 'fairseq_fastdec[bench]' "
+                "CTranslate2 is not installed: pip install 'fastdec-runtime[bench]' "
                 "(or pip install ctranslate2)"
             ) from error
         _check_options(cfg.generation)

@@ -8,7 +8,7 @@ try:
     from matplotlib import ticker
 except ImportError as error:
     raise ImportError(
-        "no plot without matplotlib: pip install 'fairseq_fastdec[viz]' (or pip install matplotlib)"
+        "no plot without matplotlib: pip install 'fastdec-runtime[viz]' (or pip install matplotlib)"
     ) from error
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -13,7 +13,7 @@ import torch
 from .methods import Method, Settings
 from .results import MethodResult
 
-PACKAGES = ("fairseq_fastdec", "fairseq", "ve-fairseq", "fairseq-fixed", "torch", "ctranslate2")
+PACKAGES = ("fastdec-runtime", "fairseq", "ve-fairseq", "fairseq-fixed", "torch", "ctranslate2")
 COLUMNS = (
     "method",
     "workers x threads",

@@ -42,6 +42,7 @@ the output.
 """
 # Lines per chunk: for files, by their length, and for streams, whose length is unknown.
 LEAST_LINES, MOST_LINES, LINES_OF_A_STREAM = 512, 8192, 4096
+HELP = {"-h", "--help"}
 # fairseq's default of --beam.
 DEFAULT_BEAM = 5
 # The text of a checkpoint, as arguments of ``load``.
@@ -65,7 +66,14 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         "as A:B",
     )  # fmt: skip
     bundle = next((word for word in arguments if is_bundle(word)), None)
-    if bundle is not None:
+    names = None
+    if bundle is None:
+        try:
+            names = _add_checkpoint_options(parser)
+        except ModuleNotFoundError:  # without fairseq, which bundles do not need
+            if not HELP & {*arguments}:
+                raise
+    if names is None:
         group = parser.add_argument_group("decoding (default: as in the export)")
         add_search_options(group, "the method of the export, greedy or beam")
         for letter, side in (("-s", "source"), ("-t", "target")):
@@ -75,13 +83,11 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
             )  # fmt: skip
         _add_draft_file(group)
         add_memory_options(group)
-    else:
-        names = _add_checkpoint_options(parser)
     _add_text_options(parser.add_argument_group("text"))
     _add_worker_options(parser.add_argument_group("workers"))
     if bundle is None:
         args = parser.parse_args(arguments)
-        args.model = _checkpoints(args, names)
+        args.model = _checkpoints(args, names or [])
         return args
     args, unknown = parser.parse_known_args(arguments)
     if unknown or args.model != [bundle]:

@@ -273,7 +273,7 @@ def _zstandard() -> Any:
     except ImportError as error:
         raise ValueError(
             "the package zstandard, which reads and writes .zst, is not installed: pip install "
-            "'fairseq_fastdec[zstd]' (or pip install zstandard)"
+            "'fastdec-runtime[zstd]' (or pip install zstandard)"
         ) from error
     return zstandard
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Optional
 
 CPUS = Path("/sys/devices/system/cpu")
+NODES = Path("/sys/devices/system/node")
+# The efficient cores of Intel's processors with cores of two kinds.
+EFFICIENT = Path("/sys/devices/cpu_atom/cpus")
 GROUPS = Path("/sys/fs/cgroup")
 MEMBERSHIPS = Path("/proc/self/cgroup")
 
@@ -16,12 +19,29 @@ def usable_cores() -> list[int]:
     """The logical processors that the process may run on, the first one of each core first.
 
     Two threads of one core share its execution units, so workers are placed on separate cores
-    first.
+    first, and on fast cores before efficient ones.
     """
     if not hasattr(os, "sched_getaffinity"):
         return list(range(os.cpu_count() or 1))
-    cpus = sorted(os.sched_getaffinity(0))
-    return sorted(cpus, key=lambda cpu: (_place_among_siblings(cpu), cpu))
+    slow = _slow(os.sched_getaffinity(0))
+    return sorted(
+        os.sched_getaffinity(0), key=lambda cpu: (_place_among_siblings(cpu), cpu in slow, cpu)
+    )
+
+
+def description() -> str:
+    """A line about the processors, such as ``3 processors: 2 cores, 4 online, a quota of 2.5``."""
+    cpus, n_online, quota = usable_cores(), os.cpu_count(), cpu_quota()
+    slow = _slow(cpus)
+    n_cores, n_slow = (
+        sum(_place_among_siblings(cpu) == 0 for cpu in some) for some in (cpus, slow)
+    )
+    nodes = [path for path in NODES.glob("node*/cpulist") if _numbers(path) & {*cpus}]
+    told = f"{len(cpus)} processors: {n_cores} cores"
+    told += f", of which {n_slow} are efficient ones" if n_slow else ""
+    told += f", {n_online} online" if n_online != len(cpus) else ""
+    told += f", {len(nodes)} NUMA nodes" if len(nodes) > 1 else ""
+    return told + (f", a quota of {quota:g}" if quota is not None and quota < len(cpus) else "")
 
 
 def n_usable(cores: list[int]) -> int:
@@ -91,18 +111,28 @@ def pin(cores: Optional[Iterable[int]]) -> None:
 
 def _place_among_siblings(cpu: int) -> int:
     """The index of a logical processor among those of its core."""
+    siblings = _numbers(CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list")
+    return sorted(siblings).index(cpu) if cpu in siblings else 0
+
+
+def _slow(cpus: Iterable[int]) -> set[int]:
+    """Those of some processors whose cores are slower than others of this machine."""
+    capacities = {
+        cpu: max(_numbers(CPUS / f"cpu{cpu}" / "cpu_capacity"), default=0) for cpu in cpus
+    }
+    most = max(capacities.values(), default=0)
+    efficient = _numbers(EFFICIENT)
+    return {cpu for cpu, own in capacities.items() if own < most or cpu in efficient}
+
+
+def _numbers(path: Path) -> set[int]:
+    """The numbers of one of the kernel's lists, such as ``0-3,8``; none if it cannot be read."""
     try:
-        text = (CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text("ascii")
-        siblings = sorted(number for part in text.strip().split(",") for number in _range(part))
-        return siblings.index(cpu)
+        parts = path.read_text("ascii").strip().split(",")
+        bounds = [part.partition("-") for part in parts]
+        return {n for low, _, high in bounds for n in range(int(low), int(high or low) + 1)}
     except (OSError, ValueError):
-        return 0
-
-
-def _range(text: str) -> range:
-    """Parse ``0-3`` or ``5``, as in the kernel's lists of processors."""
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
+        return set()
 
 
 # Limits the number of threads that decode at the same time to the number of cores. The engine

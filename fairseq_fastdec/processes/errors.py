@@ -132,10 +132,11 @@ def errors_in_one_line(
 def error_of_input(error: BaseException) -> Optional[BaseException]:
     """The error to report if the user's input is wrong; otherwise ``None``.
 
-    Such errors are: a ``ValueError`` from a ``raise`` statement in this package, whose text is
-    meant for users; any error from a ``raise`` or ``assert`` statement in fairseq, which checks
-    little besides the input; an error whose text begins with a flag; a missing file. If fairseq's
-    trainer wraps one of them in a plain ``Exception``, the original error is returned.
+    Such errors are: a ``ValueError`` or ``ModuleNotFoundError`` from a ``raise`` statement in this
+    package, whose text is meant for users; any error from a ``raise`` or ``assert`` statement in
+    fairseq, which checks little besides the input; an error whose text begins with a flag; a
+    missing file. If fairseq's trainer wraps one of them in a plain ``Exception``, the original
+    error is returned.
     """
     if type(error) is Exception and isinstance(error.__context__, Exception):
         original = error_of_input(error.__context__)
@@ -148,7 +149,7 @@ def error_of_input(error: BaseException) -> Optional[BaseException]:
     # fairseq's "Model file not found" has no errno.
     is_of_file = isinstance(error, FILE_ERRORS) or (type(error) is OSError and error.errno is None)
     package = _raised_by(error.__traceback__)
-    is_ours = isinstance(error, ValueError) and package == PACKAGE
+    is_ours = isinstance(error, (ValueError, ModuleNotFoundError)) and package == PACKAGE
     is_mismatch = isinstance(error, RuntimeError) and str(error).startswith(MISMATCH)
     names_an_option = names_a_flag or _option_of(error) is not None
     is_told = names_an_option or is_mismatch or is_of_file or is_ours or package in FAIRSEQ

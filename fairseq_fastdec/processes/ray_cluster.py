@@ -30,7 +30,7 @@ def connected(address: str, option: str, needed: str) -> Any:
         import ray
     except ImportError as error:
         raise ValueError(
-            f"{option}: the package ray is not installed: pip install 'fairseq_fastdec[cluster]' "
+            f"{option}: the package ray is not installed: pip install 'fastdec-runtime[cluster]' "
             f"(or pip install 'ray[{needed}]')"
         ) from error
     before = signal.getsignal(signal.SIGTERM)

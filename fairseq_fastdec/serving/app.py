@@ -245,7 +245,7 @@ class Service:
         if len(self.sources) == 1:
             return Detected(self.sources[0], UNSURE)
         if self.detector is None or not self._detects:
-            needed = "pip install 'fairseq_fastdec[detect]' on the server"
+            needed = "pip install 'fastdec-runtime[detect]' on the server"
             if self.detector is not None and self.detector.is_installed:
                 needed = "py3langid does not know them"
             raise HTTPException(

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
+from ..engine import kernels
+from ..processes import cores
 from ..processes.errors import end_with, errors_in_one_line
 from ..translating.bundle_file import is_bundle
 from ..translating.command_line import NO_OPTIONS, add_memory_options, positive, program
@@ -40,7 +42,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     except ModuleNotFoundError as error:
         end_with(
             f"{name}: the package {error.name} is not installed: "
-            "pip install 'fairseq_fastdec[serve]'"
+            "pip install 'fastdec-runtime[serve]'"
         )
     with errors_in_one_line(name, spelling=NO_OPTIONS):
         serve(config_of(args), args.ray)
@@ -139,6 +141,7 @@ def serve(config: ServiceConfig, on_ray: bool = False) -> None:
         app = create_app(pairs, config.server)
         # Otherwise the garbage collector would search the models again and again, which blocks.
         gc.freeze()
+        logger.info("%s; %s", kernels.description(), cores.description())
         logger.info("listening on %s", config.server.address())
         server_of(app, config.server).run([listener])
 

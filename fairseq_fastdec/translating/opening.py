@@ -7,6 +7,7 @@ translator.translate("Hello world.")
 """
 
 import importlib
+import os
 from typing import Any
 
 from .bundle_file import is_bundle
@@ -26,6 +27,7 @@ def load(path: Any, *arguments: Any, **options: Any) -> Any:
         a :class:`~.translator.Translator`
 
     Raises:
+        ModuleNotFoundError: if a checkpoint needs torch or fairseq, and it is not installed.
         OSError: if a file is missing; the message names it.
         ValueError: for an option that the method does not support, for incompatible files, and for
             a bundle that is damaged or has another version.
@@ -33,5 +35,10 @@ def load(path: Any, *arguments: Any, **options: Any) -> Any:
     if is_bundle(path):
         module = importlib.import_module(".bundle", __package__)
         return module.BundleTranslator.of(path, *arguments, **options)
-    module = importlib.import_module("..checkpoints.loading", __package__)
+    try:
+        module = importlib.import_module("..checkpoints.loading", __package__)
+    except ModuleNotFoundError as error:  # without fairseq
+        if isinstance(path, (str, os.PathLike)) and not os.path.exists(path):
+            raise FileNotFoundError(f"{path}: no such file or directory") from error
+        raise
     return module.load(path, *arguments, **options)

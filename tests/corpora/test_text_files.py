@@ -143,7 +143,7 @@ def test_files_are_written_as_their_name_says(tmp_path, ending):
 def test_without_the_package_for_zst(tmp_path, monkeypatch):
     (tmp_path / "a.zst").write_bytes(b"x")
     monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(ValueError, match=r"zstandard, .* pip install 'fairseq_fastdec\[zstd\]'"):
+    with pytest.raises(ValueError, match=r"zstandard, .* pip install 'fastdec-runtime\[zstd\]'"):
         read(str(tmp_path / "a.zst"))
 
 

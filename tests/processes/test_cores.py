@@ -14,7 +14,7 @@ from tests.support.forked import exit_status
 def machine(monkeypatch, tmp_path):
     """A function that makes a machine of some processors; pairs of them are one core."""
 
-    def make(n_cpus, pairs=(), quota=None):
+    def make(n_cpus, pairs=(), quota=None, capacities=(), efficient="", nodes=()):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(n_cpus)), raising=False)
         monkeypatch.setattr(cores, "CPUS", tmp_path / "cpu")
         monkeypatch.setattr(cores, "GROUPS", tmp_path)
@@ -25,6 +25,15 @@ def machine(monkeypatch, tmp_path):
                 topology.mkdir(parents=True)
                 siblings = ",".join(map(str, pair))
                 (topology / "thread_siblings_list").write_text(siblings + "\n")
+        monkeypatch.setattr(cores, "NODES", tmp_path / "node")
+        monkeypatch.setattr(cores, "EFFICIENT", tmp_path / "efficient")
+        (tmp_path / "efficient").write_text(efficient)
+        for cpu, capacity in enumerate(capacities):
+            (tmp_path / "cpu" / f"cpu{cpu}").mkdir(parents=True, exist_ok=True)
+            (tmp_path / "cpu" / f"cpu{cpu}" / "cpu_capacity").write_text(f"{capacity}\n")
+        for node, cpus in enumerate(nodes):
+            (tmp_path / "node" / f"node{node}").mkdir(parents=True)
+            (tmp_path / "node" / f"node{node}" / "cpulist").write_text(f"{cpus}\n")
         if quota is not None:
             (tmp_path / "cpu.max").write_text(quota + "\n")
 
@@ -36,9 +45,29 @@ def test_a_processor_of_each_core_comes_first(machine):
     assert cores.usable_cores() == [0, 2, 1, 3]
 
 
-@pytest.mark.parametrize("text, numbers", [("0-2", [0, 1, 2]), ("5", [5])])
-def test_lists_of_the_kernel(text, numbers):
-    assert list(cores._range(text)) == numbers
+@pytest.mark.parametrize(
+    "kinds", [dict(capacities=[400, 400, 1024, 1024]), dict(efficient="0-1\n")]
+)
+def test_fast_cores_come_first(machine, kinds):
+    machine(4, **kinds)
+    assert cores.usable_cores() == [2, 3, 0, 1]
+    assert "4 cores, of which 2 are efficient ones" in cores.description()
+
+
+def test_what_was_found(machine, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    nodes = ["0-1,4", "2-3", "5-7"]
+    machine(4, pairs=[(0, 1), (2, 3)], quota="250000 100000", nodes=nodes)
+    assert cores.description() == "4 processors: 2 cores, 8 online, 2 NUMA nodes, a quota of 2.5"
+
+
+@pytest.mark.parametrize(
+    "text, numbers", [("0-2\n", {0, 1, 2}), ("5", {5}), ("0-1,4,6-7", {0, 1, 4, 6, 7}), ("", set())]
+)
+def test_lists_of_the_kernel(text, numbers, tmp_path):
+    (tmp_path / "list").write_text(text)
+    assert cores._numbers(tmp_path / "list") == numbers
+    assert cores._numbers(tmp_path / "none") == set()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ def refusing(monkeypatch):
 
 def test_without_ray(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"--ray: .* pip install 'fairseq_fastdec\[cluster\]'"):
+    with pytest.raises(ValueError, match=r"--ray: .* pip install 'fastdec-runtime\[cluster\]'"):
         ray_cluster.connected(ray_cluster.AUTO, "--ray", "serve")
 
 

@@ -15,7 +15,7 @@ try:
     import matplotlib
 except ImportError as error:
     raise ImportError(
-        "pictures need matplotlib: pip install 'fairseq_fastdec[viz]' (or pip install matplotlib); "
+        "pictures need matplotlib: pip install 'fastdec-runtime[viz]' (or pip install matplotlib); "
         "HTML and JSON do not need it"
     ) from error
 from matplotlib.backends.backend_agg import FigureCanvasAgg

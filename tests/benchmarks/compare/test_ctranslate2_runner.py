@@ -104,5 +104,5 @@ def test_ctranslate2_takes_one_stock_model(worker, baseline, blockwise):
 
 def test_without_ctranslate2(worker, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(ImportError, match="pip install 'fairseq_fastdec.bench.'"):
+    with pytest.raises(ImportError, match="pip install 'fastdec-runtime.bench.'"):
         worker("--engine ctranslate2 --beam 1")

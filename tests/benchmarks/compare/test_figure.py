@@ -62,5 +62,5 @@ def test_the_legend_has_room_for_many_names(contest, tmp_path, monkeypatch):
 def test_no_picture_without_matplotlib(monkeypatch):
     monkeypatch.delitem(sys.modules, "benchmarks.compare.figure", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match="pip install 'fairseq_fastdec.viz.'"):
+    with pytest.raises(ImportError, match="pip install 'fastdec-runtime.viz.'"):
         import benchmarks.compare.figure  # noqa: F401

@@ -137,4 +137,4 @@ def test_without_matplotlib_the_error_names_the_extra():
         "import fairseq_fastdec.tools.visualize.figure"
     )
     done = after_import.run(program)
-    assert "pip install 'fairseq_fastdec[viz]'" in done.stderr.splitlines()[-1]
+    assert "pip install 'fastdec-runtime[viz]'" in done.stderr.splitlines()[-1]
