@@ -40,7 +40,8 @@ class MarianReference:
         self.oracle = marian_numpy.Marian(files.model)
         names, rows = files.vocabularies, (self.oracle.source, self.oracle.target)
         self.rows = [
-            marian_vocabulary.vocabulary(name, len(own)).rows for name, own in zip(names[:2], rows)
+            np.array(marian_vocabulary.vocabulary(name, len(own)).rows)
+            for name, own in zip(names[:2], rows)
         ]
         self.symbols, self.files = imported.source, imported.files
 

@@ -139,13 +139,13 @@ def section(figures: dict[str, Any]) -> str:
                 search, {key: str(own) for key, own in search._asdict().items()}
             )
             shown[f"`{isa}`"] = ratio(row["seconds"])
-    runs = "; ".join(
-        f"`{isa}`: {own['date']}, machine {own['machine']}, commit {own['commit']}, "
-        f"{own['threads']} threads"
-        for isa, own in figures.items()
+    dates, machines, commits = (
+        ", ".join(dict.fromkeys(own[name] for own in figures.values()))
+        for name in ("date", "machine", "commit")
     )
     return (
-        f"## Instruction sets\n\n{COMMAND} · {runs}\n\nCTranslate2's time divided by this "
+        f"## Instruction sets\n\n{dates} · machine {machines} · commit {commits} · {COMMAND}\n\n"
+        "Each column is an instruction set: CTranslate2's time divided by this "
         "package's, the median of alternating rounds. Both are limited to the instruction set, and "
         "use their fastest division of the threads. The models are those of the sections above.\n\n"
         f"{untitled(list(rows.values()))}\n"

@@ -102,7 +102,7 @@ def test_pieces_of_sentencepiece(tmp_path):
     pieces = SentencePieceProcessor(model_file=str(path))
     words = vocabulary(path, len(pieces))
     assert is_usual(words)
-    assert words.symbols[4:] == [pieces.id_to_piece(n) for n in range(2, len(pieces))]
+    assert list(words.symbols[4:]) == [pieces.id_to_piece(n) for n in range(2, len(pieces))]
     with pytest.raises(UnreadableModel, match="pieces, but the model 7"):
         vocabulary(path, 7)
 
