@@ -87,11 +87,9 @@ class _Registering:
         for needed in OPTIONAL if needs_fairseq else (name,) if name in OPTIONAL else ():
             others = (finder for finder in sys.meta_path if finder is not self)
             if not any(finder.find_spec(needed, None) for finder in others):
-                raise ModuleNotFoundError(
-                    f"{needed} is not installed, without which only bundles can be decoded: "
-                    "pip install 'fastdec-runtime[fairseq]'",
-                    name=needed,
-                )
+                told = f"{needed} is not installed, without which only bundles can be decoded: "
+                remedy = "pip install 'fastdec-runtime[fairseq]'"
+                raise ModuleNotFoundError(told + remedy, name=needed)
         if name != "fairseq" and not needs_fairseq:
             return None
         sys.meta_path.remove(self)

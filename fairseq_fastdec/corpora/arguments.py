@@ -42,7 +42,6 @@ the output.
 """
 # Lines per chunk: for files, by their length, and for streams, whose length is unknown.
 LEAST_LINES, MOST_LINES, LINES_OF_A_STREAM = 512, 8192, 4096
-HELP = {"-h", "--help"}
 # fairseq's default of --beam.
 DEFAULT_BEAM = 5
 # The text of a checkpoint, as arguments of ``load``.
@@ -71,7 +70,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
         try:
             names = _add_checkpoint_options(parser)
         except ModuleNotFoundError:  # without fairseq, which bundles do not need
-            if not HELP & {*arguments}:
+            if not {"-h", "--help"} & {*arguments}:
                 raise
     if names is None:
         group = parser.add_argument_group("decoding (default: as in the export)")

@@ -1,7 +1,9 @@
-"""Speeds up sacremoses by skipping substitutions that cannot match."""
+"""Speeds up sacremoses: by skipping substitutions that cannot match, and by compiling fewer."""
 
+import contextlib
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 # Substitutions of sacremoses, and a character that all of their matches contain.
@@ -12,6 +14,43 @@ SUBSTITUTIONS = {
     "COMMA_SEPARATE_3": ",",
 }
 LISTS_OF_SUBSTITUTIONS = {"ENGLISH_SPECIFIC_APOSTROPHE": "'", "FR_IT_SPECIFIC_APOSTROPHE": "'"}
+
+# Characters of a pattern that is only compiled if it is used.
+LONG = 1000
+
+
+class LazyPattern:
+    """A regular expression that is compiled when it is first used."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self._arguments = arguments
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # as copies and pickles ask
+            raise AttributeError(name)
+        found = getattr(re.compile(*self._arguments), name)
+        setattr(self, name, found)  # found without this method from now on
+        return found
+
+
+@contextlib.contextmanager
+def lazy_patterns() -> Iterator[None]:
+    """Modules that are imported within get their long patterns as :class:`LazyPattern`.
+
+    sacremoses has twelve with all letters of Unicode. Compiling them would take a third of the time
+    of a process that translates one sentence, which uses few of them.
+    """
+    compiled = re.compile
+
+    def compile_short(pattern: Any, *flags: Any) -> Any:
+        is_long = isinstance(pattern, str) and len(pattern) > LONG
+        return LazyPattern(pattern, *flags) if is_long else compiled(pattern, *flags)
+
+    re.compile = compile_short  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        re.compile = compiled
 
 
 class PatternWithCharacter:
@@ -31,8 +70,7 @@ def skip_idle_work(tokenizer: Any) -> None:
 
     sacremoses searches every line for commas, hyphens and apostrophes next to any letter of
     Unicode, and collects these letters again for each full stop within a line. Other tokenisers
-    are not changed, nor are those with patterns of their own, and versions of sacremoses before
-    0.1, whose patterns are strings.
+    are not changed, nor are those with patterns of their own.
 
     Args:
         tokenizer: any object; those for ``--tokenizer moses`` have sacremoses' tokeniser as
@@ -42,21 +80,14 @@ def skip_idle_work(tokenizer: Any) -> None:
     sacremoses: Any = sys.modules.get("sacremoses")
     if moses is None or sacremoses is None or type(moses) is not sacremoses.MosesTokenizer:
         return
-    has_own = vars(moses).keys() & {*SUBSTITUTIONS, *LISTS_OF_SUBSTITUTIONS}
-    if has_own or not isinstance(moses.COMMA_SEPARATE_1[0], re.Pattern):
+    if vars(moses).keys() & {*SUBSTITUTIONS, *LISTS_OF_SUBSTITUTIONS}:
         return
     for name, character in SUBSTITUTIONS.items():
-        setattr(moses, name, _with_character(getattr(moses, name), character))
+        pattern, replacement = getattr(moses, name)
+        setattr(moses, name, (PatternWithCharacter(pattern, character), replacement))
     for name, character in LISTS_OF_SUBSTITUTIONS.items():
-        rules = getattr(moses, name)
-        setattr(moses, name, [_with_character(rule, character) for rule in rules])
+        rules = [(PatternWithCharacter(own, character), text) for own, text in getattr(moses, name)]
+        setattr(moses, name, rules)
     # sacremoses only tests the truth of both results.
     moses.islower = frozenset(moses.IsLower).issuperset
     moses.isanyalpha = frozenset(moses.IsAlpha).intersection
-
-
-def _with_character(
-    substitution: tuple[Any, str], character: str
-) -> tuple[PatternWithCharacter, str]:
-    pattern, replacement = substitution
-    return PatternWithCharacter(pattern, character), replacement

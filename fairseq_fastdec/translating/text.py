@@ -4,7 +4,6 @@ A dictionary is fairseq's ``Dictionary``, or the :class:`Words` of a bundle, whi
 attributes.
 """
 
-import importlib
 import io
 import re
 import threading
@@ -13,7 +12,7 @@ from typing import Any, Optional, Union
 
 from ..data.text import ENCODING
 from .long_words import speed_up_long_words
-from .moses import skip_idle_work
+from .moses import lazy_patterns, skip_idle_work
 from .results import Problem
 
 # The BPEs of subword-nmt and GPT-2 cache every word; this limits the cache on large corpora.
@@ -171,7 +170,9 @@ class Moses:
     """
 
     def __init__(self, source_lang: str, target_lang: str, dash_splits: bool, escape: bool) -> None:
-        sacremoses = _installed("sacremoses")
+        with lazy_patterns():
+            import sacremoses
+
         self.tok = sacremoses.MosesTokenizer(source_lang)
         self._detokenizer = sacremoses.MosesDetokenizer(target_lang)
         self._dash_splits, self._escape = dash_splits, escape
@@ -198,7 +199,8 @@ class SubwordNMT:
     """
 
     def __init__(self, codes: bytes, separator: str) -> None:
-        apply_bpe = _installed("subword_nmt.apply_bpe")
+        from subword_nmt import apply_bpe
+
         self.bpe = apply_bpe.BPE(io.StringIO(codes.decode(ENCODING)), -1, separator, None, [])
         self._mark = separator + " "
 
@@ -215,7 +217,9 @@ class SentencePiece:
     """fairseq's ``--bpe sentencepiece``."""
 
     def __init__(self, model: bytes) -> None:
-        self._pieces = _installed("sentencepiece").SentencePieceProcessor(model_proto=model)
+        from sentencepiece import SentencePieceProcessor
+
+        self._pieces = SentencePieceProcessor(model_proto=model)
 
     def encode(self, text: str) -> str:
         """Pieces, joined by spaces."""
@@ -247,22 +251,9 @@ def codec_of(
         source, target: the arguments of :class:`Words`.
         coders: names from :data:`KINDS` with the arguments, in the order of encoding.
         target_coders: see :class:`TextCodec`.
-
-    Raises:
-        ModuleNotFoundError: if a package that a coder needs is not installed.
     """
     made = [
         None if given is None else [KINDS[kind](**arguments) for kind, arguments in given]
         for given in (coders, target_coders)
     ]
     return TextCodec(Words(**source), Words(**target), made[0] or [], made[1])
-
-
-def _installed(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        package = name.partition(".")[0].replace("_", "-")
-        raise ModuleNotFoundError(
-            f"the bundle's tokeniser needs the package {package}: pip install {package}"
-        ) from error

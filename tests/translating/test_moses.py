@@ -1,7 +1,9 @@
 """A tokeniser that skips idle work gives sacremoses' tokens."""
 
+import importlib
 import pickle
 import re
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +11,12 @@ from fairseq.data.encoders.moses_tokenizer import MosesTokenizer, MosesTokenizer
 from hypothesis import given
 
 from fairseq_fastdec.translating import moses
-from fairseq_fastdec.translating.moses import PatternWithCharacter, skip_idle_work
+from fairseq_fastdec.translating.moses import (
+    LazyPattern,
+    PatternWithCharacter,
+    lazy_patterns,
+    skip_idle_work,
+)
 from tests.support.odd_text import texts
 
 # English, French and Italian have rules for apostrophes, others one; Chinese has more letters.
@@ -21,6 +28,46 @@ STOCK = [MosesTokenizer(MosesTokenizerConfig(**setting)) for setting in SETTINGS
 CHANGED = [MosesTokenizer(MosesTokenizerConfig(**setting)) for setting in SETTINGS]
 for tokenizer in CHANGED:
     skip_idle_work(tokenizer)
+
+
+def imported_lazily():
+    """A copy of sacremoses."""
+    is_its = re.compile(r"sacremoses(\.|$)").match
+    kept = {name: sys.modules.pop(name) for name in [*sys.modules] if is_its(name)}
+    with lazy_patterns():
+        made = importlib.import_module("sacremoses")
+    for name in [*sys.modules]:
+        if is_its(name):
+            del sys.modules[name]
+    sys.modules.update(kept)
+    return made
+
+
+LAZY = imported_lazily()
+LANGUAGES = ("en", "fr", "zh")
+LAZY_TOKENIZERS = [LAZY.MosesTokenizer(language) for language in LANGUAGES]
+EAGER_TOKENIZERS = [sys.modules["sacremoses"].MosesTokenizer(own) for own in LANGUAGES]
+
+
+@given(text=texts)
+def test_patterns_that_are_compiled_when_needed_are_the_same(text):
+    lazy, eager = (
+        [own.tokenize(text, aggressive_dash_splits=True) for own in tokenizers]
+        for tokenizers in (LAZY_TOKENIZERS, EAGER_TOKENIZERS)
+    )
+    assert lazy == eager
+
+
+def test_long_patterns_are_compiled_when_needed():
+    fresh = imported_lazily().MosesTokenizer
+    rules = [own[0] for own in vars(fresh).values() if isinstance(own, tuple)]
+    lazy = [rule for rule in rules if isinstance(rule, LazyPattern)]
+    assert len(lazy) > 6 and not any("sub" in vars(rule) for rule in lazy)
+    assert fresh("en").tokenize("Save the file.") == ["Save", "the", "file", "."]
+    assert 0 < sum("sub" in vars(rule) for rule in lazy) <= len(lazy)
+    assert isinstance(re.compile("a" * 5000), re.Pattern)
+    copied = pickle.loads(pickle.dumps(lazy[0]))
+    assert copied.pattern == lazy[0].pattern
 
 
 @given(text=texts)

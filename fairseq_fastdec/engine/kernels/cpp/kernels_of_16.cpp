@@ -2,8 +2,6 @@
 
 #include "kernels_of_width.h"
 
-namespace fastdec {
 #if defined(__x86_64__)
 KERNELS_FOR(sixteen, Vec16, TARGET_AVX512)
 #endif
-}  // namespace fastdec

@@ -2,6 +2,4 @@
 
 #include "kernels_of_width.h"
 
-namespace fastdec {
 KERNELS_FOR(four, Vec4, )
-}  // namespace fastdec

@@ -2,8 +2,6 @@
 
 #include "kernels_of_width.h"
 
-namespace fastdec {
 #if defined(__x86_64__)
 KERNELS_FOR(eight, Vec8, TARGET_AVX2)
 #endif
-}  // namespace fastdec

@@ -26,8 +26,10 @@ struct Kernels {
 
 extern const Kernels four_kernels, eight_kernels, sixteen_kernels;
 
+}  // namespace fastdec
+
 #define KERNELS_FOR(NAME, VEC, TARGET)                                                          \
-  namespace {                                                                                   \
+  namespace fastdec { namespace {                                                               \
   TARGET void multiply_fp32_of(const Linear &linear, const float *x, float *y, int64_t n,       \
                                const ThreadSlice &slice, Epilogue epilogue) {                   \
     multiply_fp32<VEC>(linear, x, y, n, slice, epilogue);                                       \
@@ -47,9 +49,6 @@ extern const Kernels four_kernels, eight_kernels, sixteen_kernels;
   TARGET void run_sequential_of(MultiplyFp32 multiply_fp32, Attend attend,                      \
                                 const SequentialHeads &heads, const ThreadSlice &slice) {       \
     run_sequential<VEC>(multiply_fp32, attend, heads, slice);                                   \
-  }                                                                                             \
-  }                                                                                             \
+  } }                                                                                           \
   const Kernels NAME##_kernels = {multiply_fp32_of, attend_of, run_step_of,                     \
-                                  best_tokens_of,   top_k_of,  run_sequential_of};
-
-}  // namespace fastdec
+                                  best_tokens_of,   top_k_of,  run_sequential_of}; }
