@@ -37,8 +37,8 @@ class LazyPattern:
 def lazy_patterns() -> Iterator[None]:
     """Modules that are imported within get their long patterns as :class:`LazyPattern`.
 
-    sacremoses has twelve with all letters of Unicode. Compiling them would take a third of the time
-    of a process that translates one sentence, which uses few of them.
+    sacremoses has twelve with all letters of Unicode. Compiling them takes long, and a process that
+    translates one sentence uses few of them.
     """
     compiled = re.compile
 
