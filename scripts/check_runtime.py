@@ -20,7 +20,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -32,12 +31,12 @@ from pathlib import Path
 from typing import Any
 
 from examples.common import commands
+from examples.serve.cold_start import OURS, SENTENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 MODEL = ROOT / "examples" / "en_de" / "model"
 TEXT = ROOT / "examples" / "en_de" / "data" / "test.en"
 N_LINES, ROUNDS = 100, 9
-SENTENCE = "Click the Save button."
 # What the tests of the service import besides the package.
 FOR_TESTS = "pytest hypothesis httpx libretranslatepy schemathesis>=4.4 py3langid".split()
 # Files with tests of the service that need checkpoints, Ray, or a browser.
@@ -124,7 +123,7 @@ def run(*command: object, **options: Any) -> str:
 
 def cold_start(python: str, place: Path, bundle: Path) -> float:
     """The seconds of a process that translates a sentence."""
-    code = f"import fairseq_fastdec as f; print(f.load({str(bundle)!r}).translate({SENTENCE!r}))"
+    code = OURS.format(path=str(bundle), sentence=SENTENCE)
     start = time.perf_counter()
     assert run(python, "-c", code, cwd=place).strip()
     return time.perf_counter() - start
@@ -133,9 +132,7 @@ def cold_start(python: str, place: Path, bundle: Path) -> float:
 @contextlib.contextmanager
 def serving(command: list[Any], place: Path) -> Iterator[int]:
     """Run a server, and yield its port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = commands.free_port()
     server = subprocess.Popen([*command, "--port", str(port)], cwd=place)
     try:
         yield port

@@ -14,19 +14,14 @@ import itertools
 import json
 import os
 import statistics
-from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-import torch
-
-from examples.common import arguments, commands
-from examples.common.model_text import LANGUAGES
+from examples.common import commands
 from examples.common.table import between_marks, untitled
-from examples.engine.methods import MODELS, PAGE
+from examples.engine.methods import MODELS, PAGE, comparison, parser_of, prepare
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.engine.kernels import loading
-from fairseq_fastdec.translating.command_line import positive
 
 FIGURES = commands.ROOT / "benchmarks" / "instruction_sets.json"
 COMMAND = "`python examples/engine/instruction_sets.py`"
@@ -64,14 +59,8 @@ def main() -> None:
 def parse_args() -> argparse.Namespace:
     """Parse the command line."""
     here = [isa for isa in OF_CTRANSLATE2 if isa in loading.library().instruction_sets()]
-    parser = arguments.described(__doc__)
-    parser.add_argument(
-        "--machine", required=True, help="the name of this machine in docs/performance.md"
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--instruction-sets", nargs="+", choices=here, default=here)
-    parser.add_argument("--workdir", type=Path, default=commands.ROOT / "work" / "methods")
-    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
-    arguments.add_rounds(parser)
     return parser.parse_args()
 
 
@@ -81,10 +70,7 @@ def measured(isa: str, args: argparse.Namespace) -> dict[str, Any]:
     rows = []
     for name in NAMES:
         work = args.workdir / name
-        if not commands.finished(work):
-            work.mkdir(parents=True, exist_ok=True)
-            MODELS[name].prepare(work)
-            commands.mark_finished(work)
+        prepare(work, MODELS[name])
         for batch in BATCH_SIZES:
             with mock.patch.dict(os.environ, limits):
                 document = commands.run_benchmark(command_of(name, batch, args), work)
@@ -109,14 +95,7 @@ def method_of(who: str, search: Search) -> str:
 
 def command_of(name: str, batch: int, args: argparse.Namespace) -> list[Any]:
     """``benchmarks.compare`` with all searches of a model in batches of one size."""
-    work, model = args.workdir / name, MODELS[name]
-    source, target = LANGUAGES
-    command = [
-        *commands.module("benchmarks.compare"), work / "data", "-s", source, "-t", target,
-        "--path", work / "checkpoint.pt", "--device", "cpu", "--batch-size", batch,
-        "--sentences", model.sentences[batch], "--rounds", args.rounds, "--threads", args.threads,
-        "--output", work, *model.options,
-    ]  # fmt: skip
+    command = comparison(args.workdir / name, MODELS[name], batch, args)
     for precision, beam in itertools.product(PRECISIONS, BEAMS):
         search = Search(name, precision, beam, batch)
         decoding = f"--decoding {'greedy' if beam == 1 else 'beam'} --beam {beam}"

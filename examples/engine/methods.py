@@ -14,7 +14,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import torch
 
@@ -210,23 +210,26 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """Parse the command line."""
-    parser = arguments.described(__doc__)
+    parser = parser_of(__doc__)
+    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
+    return parser.parse_args()
+
+
+def parser_of(description: Optional[str]) -> argparse.ArgumentParser:
+    """A parser of the options of a comparison whose table is in docs/performance.md."""
+    parser = arguments.described(description)
     parser.add_argument(
         "--machine", required=True, help="the name of this machine in docs/performance.md"
     )
-    parser.add_argument("--models", nargs="+", choices=list(MODELS), default=list(MODELS))
     parser.add_argument("--workdir", type=Path, default=commands.ROOT / "work" / "methods")
     parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
     arguments.add_rounds(parser)
-    return parser.parse_args()
+    return parser
 
 
 def measured(work: Path, model: Model, args: argparse.Namespace) -> dict[str, Any]:
     """The figures of a model, with their date, machine and commit."""
-    if not commands.finished(work):
-        work.mkdir(parents=True, exist_ok=True)
-        model.prepare(work)
-        commands.mark_finished(work)
+    prepare(work, model)
     git = ["git", "rev-parse", "--short", "HEAD"]
     batches = {}
     for size in BATCH_SIZES:
@@ -243,15 +246,29 @@ def measured(work: Path, model: Model, args: argparse.Namespace) -> dict[str, An
     }
 
 
-def benchmark_command(work: Path, model: Model, size: int, args: argparse.Namespace) -> list[Any]:
-    """``benchmarks.compare`` with all methods and one batch size."""
+def prepare(work: Path, model: Model) -> None:
+    """Prepare a model in a directory, once."""
+    if not commands.finished(work):
+        work.mkdir(parents=True, exist_ok=True)
+        model.prepare(work)
+        commands.mark_finished(work)
+
+
+def comparison(work: Path, model: Model, size: int, args: argparse.Namespace) -> list[Any]:
+    """``benchmarks.compare`` of a prepared model with one batch size, without methods."""
     source, target = LANGUAGES
-    command = [
+    return [
         *commands.module("benchmarks.compare"), work / "data", "-s", source, "-t", target,
         "--path", work / "checkpoint.pt", "--device", "cpu", "--sentences", model.sentences[size],
         "--batch-size", size, "--rounds", args.rounds, "--threads", args.threads,
-        "--processes", 1, "--inter-threads", args.threads, "--output", work, *model.options,
+        "--output", work, *model.options,
     ]  # fmt: skip
+
+
+def benchmark_command(work: Path, model: Model, size: int, args: argparse.Namespace) -> list[Any]:
+    """``benchmarks.compare`` with all methods and one batch size."""
+    command = comparison(work, model, size, args)
+    command += ["--processes", 1, "--inter-threads", args.threads]
     for reference, methods in model.methods.items():
         for name, options in {reference: REFERENCES[reference], **methods}.items():
             command += ["--method", f"{name}: {options}"]

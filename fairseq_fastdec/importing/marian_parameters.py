@@ -262,10 +262,7 @@ def sizes_of(parameters: MarianParameters, embeddings: MarianEmbeddings) -> tupl
 
 
 def put_embeddings(
-    layers: MarianLayers,
-    embeddings: MarianEmbeddings,
-    source: Order,
-    target: Order,
+    layers: MarianLayers, embeddings: MarianEmbeddings, source: Order, target: Order
 ) -> None:
     """Store the embeddings and the output layer in the order of the vocabularies."""
     parameters = layers.parameters
@@ -308,10 +305,7 @@ def put_positions(layers: MarianLayers) -> dict[str, Any]:
 
 
 def converted(
-    options: MarianOptions,
-    parameters: MarianParameters,
-    source: Order,
-    target: Order,
+    options: MarianOptions, parameters: MarianParameters, source: Order, target: Order
 ) -> tuple[str, dict[str, Any], dict[str, Tensor]]:
     """The architecture, its options and its parameters.
 

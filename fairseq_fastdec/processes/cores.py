@@ -21,12 +21,9 @@ def usable_cores() -> list[int]:
     Two threads of one core share its execution units, so workers are placed on separate cores
     first, and on fast cores before efficient ones.
     """
-    if not hasattr(os, "sched_getaffinity"):
-        return list(range(os.cpu_count() or 1))
-    slow = _slow(os.sched_getaffinity(0))
-    return sorted(
-        os.sched_getaffinity(0), key=lambda cpu: (_place_among_siblings(cpu), cpu in slow, cpu)
-    )
+    cpus = _allowed()
+    slow = _slow(cpus)
+    return sorted(cpus, key=lambda cpu: (_place_among_siblings(cpu), cpu in slow, cpu))
 
 
 def description() -> str:
@@ -109,6 +106,13 @@ def pin(cores: Optional[Iterable[int]]) -> None:
         os.sched_setaffinity(0, cores)
 
 
+def _allowed() -> list[int]:
+    """The logical processors that the process may run on."""
+    if not hasattr(os, "sched_getaffinity"):
+        return list(range(os.cpu_count() or 1))
+    return sorted(os.sched_getaffinity(0))
+
+
 def _place_among_siblings(cpu: int) -> int:
     """The index of a logical processor among those of its core."""
     siblings = _numbers(CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list")
@@ -137,12 +141,12 @@ def _numbers(path: Path) -> set[int]:
 
 # Limits the number of threads that decode at the same time to the number of cores. The engine
 # divides the cores among the calls in progress.
-TURNS = threading.Semaphore(n_usable(usable_cores()))
+TURNS = threading.Semaphore(n_usable(_allowed()))
 
 
 def _forget_turns() -> None:
     """Reset after a fork, since the child has none of the parent's threads."""
-    TURNS.__init__(n_usable(usable_cores()))  # type: ignore[misc]
+    TURNS.__init__(n_usable(_allowed()))  # type: ignore[misc]
 
 
 if hasattr(os, "register_at_fork"):
