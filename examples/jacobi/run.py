@@ -2,6 +2,7 @@
 """Compare the parallel decoding methods on an existing checkpoint.
 
     python examples/jacobi/run.py                        # trains a small baseline first
+    python examples/jacobi/run.py --opus-sized           # the bundled model, in the size of Opus-MT
     python examples/jacobi/run.py data-bin/en-de --path checkpoint_best.pt \\
         --scoring sacrebleu --tokenizer moses --bpe subword_nmt --bpe-codes codes
 
@@ -15,7 +16,10 @@ import statistics
 from pathlib import Path
 
 from examples.common import commands, en_de
+from examples.common.model_text import write_test_set
+from examples.common.stock import save_without_heads
 from examples.common.table import Run, grouped, markdown, read_lines, read_run, signed
+from examples.common.wider import write_wider
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.translating.command_line import positive
 
@@ -40,11 +44,13 @@ UP_TO_EOS = {"hybrid_jacobi (HGJ, b = 3)": "gs_jacobi (PGJ, b = 3)"}
 
 
 def main() -> None:
-    """Train a checkpoint if none is given, decode, and print the table."""
+    """Train or write a checkpoint if none is given, decode, and print the table."""
     args, options = parse_args()
-    if args.path is None:
-        args.data, args.path, options = train_baseline(options)
     args.workdir.mkdir(parents=True, exist_ok=True)
+    if args.opus_sized:
+        args.data, args.path, options = write_opus_sized(args.workdir, options)
+    elif args.path is None:
+        args.data, args.path, options = train_baseline(options)
     runs = []
     for number in range(1, args.rounds + 1):
         for method, method_options in METHODS.items():
@@ -64,6 +70,11 @@ def parse_args():
     )
     parser.add_argument("data", nargs="?", help="binarised data, as for fairseq-generate")
     parser.add_argument("--path", help="checkpoint, or several joined by colons (default: train)")
+    parser.add_argument(
+        "--opus-sized",
+        action="store_true",
+        help="the bundled model of ../en_de in the size of an Opus-MT model, and 50 sentences",
+    )
     parser.add_argument("--batch-size", type=positive, default=1)
     parser.add_argument(
         "--rounds",
@@ -80,6 +91,8 @@ def parse_args():
     args, options = parser.parse_known_args()
     if (args.data is None) != (args.path is None):
         parser.error("give both data and --path, or neither")
+    if args.opus_sized and args.path is not None:
+        parser.error("--opus-sized: writes its own model; remove --path and the data")
     return args, options
 
 
@@ -90,10 +103,24 @@ def train_baseline(options: list[str]):
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, settings)
     en_de.train_baseline(work, settings)
-    text = ["--scoring", "sacrebleu", "--tokenizer", "moses", "--bpe", "subword_nmt"]
-    codes = ["--bpe-codes", str(work / "data" / "bpe.codes")]
     checkpoint = str(work / "baseline" / "checkpoint_last.pt")
-    return str(work / "data"), checkpoint, [*text, *codes, "--source-lang", "en", *options]
+    return str(work / "data"), checkpoint, [*text_options(work / "data" / "bpe.codes"), *options]
+
+
+def write_opus_sized(work: Path, options: list[str]):
+    """Write a model with 512 dimensions and 6 decoder layers that translates as the bundled one."""
+    checkpoint = work / "checkpoint.pt"
+    write_test_set(work / "data", en_de.MODEL, n_sentences=50)
+    save_without_heads(en_de.MODEL / "checkpoint.pt", checkpoint)
+    write_wider(checkpoint, checkpoint, factor=2, n_decoder_layers=6)
+    languages = ["--target-lang", "de", *text_options(en_de.MODEL / "bpe.codes")]
+    return str(work / "data"), str(checkpoint), [*languages, *options]
+
+
+def text_options(codes: Path) -> list[str]:
+    """The options of fairseq-generate that make text of English subwords' translations."""
+    text = ["--scoring", "sacrebleu", "--tokenizer", "moses", "--bpe", "subword_nmt"]
+    return [*text, "--bpe-codes", str(codes), "--source-lang", "en"]
 
 
 def generate(args: argparse.Namespace, options: list[str], output: Path) -> None:

@@ -7,6 +7,7 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 
 from ..translating.generation_options import (
+    CONSTRAINTS,
     NO_REPEAT,
     SAMPLING_FLAGS,
     check_kinds,
@@ -90,7 +91,7 @@ def asked_for(args: Any, extra: dict[str, Any], prefix_fn: Optional[Callable]) -
         "--diverse-beam-groups": getattr(args, "diverse_beam_groups", -1) > 0,
         "--diversity-rate": not getattr(args, "diversity_rate", -1) <= -1,  # nor is NaN
         "--match-source-len": getattr(args, "match_source_len", False),
-        "--constraints": constraints is not None and constraints is not False,
+        CONSTRAINTS: constraints is not None and constraints is not False,
         NO_REPEAT: getattr(args, "no_repeat_ngram_size", 0) > 0,
         "--print-alignment": bool(getattr(args, "print_alignment", None)),
         "--replace-unk": bool(getattr(args, "replace_unk", None)),
@@ -121,7 +122,7 @@ def _instead(name: str, flag: str) -> str:
         return ""  # fairseq's generator cannot run its models
     if flag in SAMPLING_FLAGS:
         return " or use --decoding beam, which draws --beam samples of each sentence"
-    return " or use --decoding fairseq"
+    return f" or use --decoding {'beam' if flag == CONSTRAINTS else 'fairseq'}"
 
 
 def _check_one_hypothesis(name: str, beam: int, nbest: int) -> None:

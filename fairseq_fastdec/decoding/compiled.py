@@ -9,7 +9,7 @@ import numpy as np
 from ..engine.kernels import loading
 from ..engine.kernels.parts import EnginePart
 from ..engine.rules import Limits
-from ..engine.searches import Recipe, Result, SearchOptions, ranked, results_of
+from ..engine.searches import Recipe, Result, SearchOptions, ranked, results_of, with_phrases
 from ..packing.models import EngineModels
 from ..translating.shortlist import Shortlist
 from .constraints import GenerationRules
@@ -88,6 +88,10 @@ class CompiledSearch:
         drafts = None
         if request.drafts is not None:
             drafts = [request.drafts[number].numpy() for number in numbers.tolist()]
+        constraints = request.constraints
+        if constraints is not None:
+            constraints = [constraints[number] for number in numbers]
+            types = with_phrases(types, constraints)
         with self._search_for(sources.width, int(limits.max_lens.max())) as search:
             before = search.counts
             search.set_schedule(**(schedule or {}))
@@ -102,6 +106,8 @@ class CompiledSearch:
                 prefix=ordered(prefix),
                 types=types,
                 drafts=drafts,
+                constraints=constraints,
+                ordered=request.ordered,
                 horizons=ordered(request.horizons),
                 random_states=ordered(request.random_states),
             )

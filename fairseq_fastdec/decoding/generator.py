@@ -20,7 +20,7 @@ from ..network.support import check_dictionaries
 from ..orders.token_order import TRAINING_OF_TWO
 from ..packing.models import EngineModels, ProposalWays
 from ..processes.noise import at_end
-from ..translating.generation_options import NO_REPEAT
+from ..translating.generation_options import CONSTRAINTS, NO_REPEAT
 from ..translating.registry import ANY_DRAFTED
 from ..translating.shortlist import Shortlist
 from ..translating.text import numbers_of
@@ -30,7 +30,7 @@ from .compiled import CompiledSearch
 from .constraints import GenerationRules
 from .draft_file import DraftFile
 from .hypothesis import Hypotheses, check_finite
-from .request import Request, Sources, check_ids, check_request
+from .request import Request, Sources, check_ids, check_request, phrases_of
 from .statistics import Statistics, StatisticsFile, log_summary
 
 if TYPE_CHECKING:
@@ -311,7 +311,8 @@ class DecodingGenerator(ABC):
             sample: a fairseq batch with ``net_input``. It may have ``drafts``, int64 ``[D]`` for
                 each sentence and empty for none, which are verified (``--draft-file``).
             prefix_tokens: int64 ``[B, P]``, forced first tokens, padded on the right.
-            constraints: must be ``None``.
+            constraints: phrases that the outputs have to contain, int64 ``[B, P]``, packed as by
+                fairseq's ``pack_constraints``.
             bos_token: the token before the first (default: EOS, fairseq's convention).
 
         Returns:
@@ -321,13 +322,14 @@ class DecodingGenerator(ABC):
             ``alignment``. An empty list for a batch of no sentences.
 
         Raises:
-            ValueError: for constraints, tokens that are not in the dictionaries, a malformed
-                prefix, an empty source, or a --min-len above the maximum length.
+            ValueError: for constraints that the method does not support or that are too long,
+                tokens that are not in the dictionaries, a malformed prefix, an empty source, or a
+                --min-len above the maximum length.
             NotFinite: for a sentence whose best score is not finite.
         """
-        if constraints is not None:
+        if constraints is not None and CONSTRAINTS not in self.honours:
             raise ValueError(
-                f"--constraints: not possible with --decoding {self.name}; use --decoding fairseq"
+                f"{CONSTRAINTS}: not possible with --decoding {self.name}; use --decoding beam"
             )
         bos = self.eos if bos_token is None else bos_token
         sources = Sources.of(sample, self.rules.pad)
@@ -338,6 +340,8 @@ class DecodingGenerator(ABC):
             drafts = self._given_drafts_of(sample, sources.n)
             check_request(sources, ids, prefix_tokens, bos, self.source_dictionary, self.dictionary)
             request = Request(sources, ids, self.first_token(bos), prefix_tokens, drafts)
+            request.constraints = phrases_of(constraints, self.dictionary)
+            request.ordered = getattr(self.args, "constraints", None) == "ordered"
             results = sorted(self.run(request), key=lambda result: result.id)
             if not self.accepts_blocks:
                 results = [result._replace(blocks=[]) for result in results]

@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 import torch
 from fairseq.data import Dictionary
+from fairseq.token_generation_constraints import unpack_constraints
 from torch import Tensor
 
+from ..engine.searches import Phrases
 from .constraints import prefix_lengths
 
 NAMES = ("src_tokens", "source", "features")
@@ -123,6 +125,9 @@ class Request:
         horizons: the tokens of each output that Jacobi decoding solves in blocks, int64 ``[B]``;
             ``None`` for those of the method's options.
         random_states: for sampling, uint64 ``[B]``, or ``None``.
+        constraints: the phrases that each output has to contain, as lists of tokens; ``None`` if
+            the batch has none.
+        ordered: whether outputs have them in this order.
     """
 
     sources: Sources
@@ -132,6 +137,8 @@ class Request:
     drafts: Optional[Sequence[Tensor]] = None
     horizons: Optional[np.ndarray] = None
     random_states: Optional[np.ndarray] = None
+    constraints: Optional[list[Phrases]] = None
+    ordered: bool = False
 
     @property
     def n(self) -> int:
@@ -164,6 +171,21 @@ class Request:
         if self.prefix is None:
             return np.zeros(self.n, dtype=np.int64)
         return prefix_lengths(self.prefix, pad).cpu().numpy()
+
+
+def phrases_of(constraints: Optional[Tensor], target: Dictionary) -> Optional[list[Phrases]]:
+    """The phrases of each sentence in fairseq's packed constraints; ``None`` if there are none.
+
+    Args:
+        constraints: int64 ``[B, P]``, see fairseq's ``pack_constraints``.
+
+    Raises:
+        ValueError: for tokens that are not in the dictionary.
+    """
+    if constraints is None:
+        return None
+    check_ids("constraints", constraints[:, 1:], target, "encode them with the target's dictionary")
+    return [[phrase.tolist() for phrase in unpack_constraints(row)] for row in constraints]
 
 
 def check_ids(what: str, ids: Tensor, dictionary: Dictionary, remedy: str) -> None:

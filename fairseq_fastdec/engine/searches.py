@@ -4,7 +4,7 @@ This module imports neither torch nor fairseq.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -14,6 +14,40 @@ import numpy as np
 
 from .kernels import loading
 from .rules import SearchRules
+
+# Phrases, as lists of tokens.
+Phrases = list[list[int]]
+
+
+def check_constraints(phrases: Phrases, n_forced: int, max_len: int) -> None:
+    """
+    Args:
+        phrases: those that an output has to contain; n_forced: the number of its forced tokens.
+        max_len: the maximum number of its tokens, without EOS.
+
+    Raises:
+        ValueError: if there is no room for them.
+    """
+    n_tokens = sum(map(len, phrases))
+    if n_tokens > max_len - n_forced:
+        raise ValueError(
+            f"constraints: {n_tokens} tokens, and the output has room for {max_len - n_forced}; "
+            "remove some, or raise --max-len-b"
+        )
+
+
+def with_phrases(
+    types: Optional[list[np.ndarray]], phrases: Sequence[Phrases]
+) -> Optional[list[np.ndarray]]:
+    """The target types of a shortlist and those of each sentence's phrases; ``None`` for all.
+
+    Args:
+        types: int64 ``[K]`` for each sentence, sorted, as the result.
+    """
+    if types is None:
+        return None
+    tokens = ([token for phrase in own for token in phrase] for own in phrases)
+    return [np.union1d(own, added).astype(np.int64) for own, added in zip(types, tokens)]
 
 
 class SearchOptions(NamedTuple):

@@ -3,19 +3,20 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
-from typing import Optional
+from typing import Any, Optional
 
 import numpy as np
 from fairseq.models import FairseqEncoderDecoderModel
 
-from ...engine.searches import Result, SearchOptions
+from ...engine.searches import Result, SearchOptions, check_constraints
 from ...processes.errors import flag_of
-from ...translating.generation_options import SAMPLING_FLAGS
+from ...translating.generation_options import CONSTRAINTS, SAMPLING_FLAGS
 from ..generator import DecodingGenerator
 from ..option_rules import given
 from ..request import Request
 from .beam_batch import BeamBatch
 from .beams import Beam, BeamRule, results_of
+from .lexical_constraints import Progress
 from .sampling import Draws
 
 
@@ -26,7 +27,7 @@ class FixedBeam(DecodingGenerator):
     """
 
     accepts_blocks = False
-    honours = DecodingGenerator.honours | SAMPLING_FLAGS
+    honours = DecodingGenerator.honours | SAMPLING_FLAGS | {CONSTRAINTS}
     default_threshold = math.inf
     default_max_candidates: Optional[int] = None
     default_finalize = "fairseq"
@@ -42,6 +43,7 @@ class FixedBeam(DecodingGenerator):
                 )
         if self.draws is not None:
             self.rule = BeamRule(self.beam, math.inf, None, "fairseq")
+            self._check_constraints(getattr(self.args, "constraints", None))
             return
         self.rule = BeamRule(
             self.beam,
@@ -50,6 +52,19 @@ class FixedBeam(DecodingGenerator):
             max_candidates=given(options.max_candidates, self.default_max_candidates),
             finalize=str(given(options.finalize, self.default_finalize)),
         )
+        self._check_constraints(getattr(self.args, "constraints", None))
+
+    def _check_constraints(self, constraints: Any) -> None:
+        """
+        Raises:
+            ValueError: for constraints with samples, or rules that compare candidates by score.
+        """
+        rule = self.rule
+        if constraints and (self.draws or rule.is_papers or rule.prune_threshold < math.inf):
+            raise ValueError(
+                f"{CONSTRAINTS}: not possible with --sampling, --prune-threshold or --finalize "
+                "paper; use --decoding beam without them"
+            )
 
     def search_options(self) -> SearchOptions:
         draws = {} if self.draws is None else self.draws.options()
@@ -75,6 +90,11 @@ class FixedBeam(DecodingGenerator):
             yield result
 
     def prepare_request(self, request: Request) -> None:
+        self._check_constraints(request.constraints)
+        if request.constraints is not None:
+            n_forced, max_lens = request.n_forced(self.rules.pad), self.limits(request).max_lens
+            for own in zip(request.constraints, n_forced.tolist(), max_lens.tolist()):
+                check_constraints(*own)
         if self.draws is not None:
             request.random_states = np.array(self.draws.states(request.ids), dtype=np.uint64)
 
@@ -102,4 +122,8 @@ class FixedBeam(DecodingGenerator):
             n_forced = np.minimum(request.n_forced(self.rules.pad), max_lens)
             forced = [own[:n] for own, n in zip(request.prefix.tolist(), n_forced)]
         limits = zip(max_lens, forced, waived, allowed)
-        return [Beam(number, *own) for number, own in enumerate(limits)]
+        beams = [Beam(number, *own) for number, own in enumerate(limits)]
+        for beam, phrases in zip(beams, request.constraints or ()):
+            if phrases:
+                beam.growing[0].progress = Progress.begin(phrases, request.ordered)
+        return beams

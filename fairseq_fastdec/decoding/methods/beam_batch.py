@@ -98,9 +98,15 @@ class BeamBatch:
         self._rules.constrain(log_probs, steps, max_len, n_waived)
         for row, (beam, candidate) in enumerate(candidates):
             only = self._rules.eos if beam.length >= beam.max_len else None
+            progress = candidate.progress
+            if progress is not None and only is None and not progress.are_met:
+                log_probs[row, self._rules.eos] = -math.inf
+            due = progress and progress.due_token(beam.length, beam.max_len)
             if beam.length < len(beam.forced):
                 only = beam.forced[beam.length]
                 force(log_probs[row], only)
+            elif due is not None:
+                force(log_probs[row], due)
             elif self._rules.no_repeat_ngram_size:
                 context = [bos, *candidate.tokens]
                 forbidden = forbidden_after(context, self._rules.no_repeat_ngram_size)
@@ -123,7 +129,11 @@ class BeamBatch:
             choices: Any = zip(*log_probs.topk(n))
         else:
             choices = self._drawn(self._draws, log_probs, candidates)
-        for (_, own), (scores, tokens) in zip(candidates, choices):
+        for row, ((_, own), (scores, tokens)) in enumerate(zip(candidates, choices)):
+            if own.progress is not None:
+                wanted = tokens.new_tensor(own.progress.next_tokens())
+                tokens = torch.cat([tokens, wanted[torch.isin(wanted, tokens, invert=True)]])
+                scores = log_probs[row, tokens]
             totals = scores + own.total
             columns = (tokens.tolist(), scores.tolist(), totals.tolist())
             found = [own.extended(*extension) for extension in zip(*columns)]

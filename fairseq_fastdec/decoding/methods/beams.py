@@ -5,6 +5,7 @@ Names follow Yang, Yao, DeNero and Klein (EMNLP 2020), sections 2 and 4 and appe
 
 import math
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Optional
 
 import numpy as np
@@ -14,6 +15,7 @@ from fairseq.dataclass import ChoiceEnum
 from ..constraints import GenerationRules
 from ..hypothesis import Hypothesis, best_first, hypothesis
 from ..option_rules import option
+from .lexical_constraints import Progress
 
 BEAMS = ("beam", "variable_beam", "streaming")
 FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq", "hf", "hf_early"])
@@ -73,16 +75,19 @@ class Candidate:
         tokens, scores: its tokens, without BOS, and their log-probabilities.
         total: log P(y), the sum of the scores in float32.
         row: its row in the network, or that of the candidate that it extends.
+        progress: how much of its constraints it contains; ``None`` for none.
     """
 
     tokens: list[int]
     scores: list[float]
     total: float
     row: int = 0
+    progress: Optional[Progress] = None
 
     def extended(self, token: int, score: float, total: float) -> "Candidate":
         """The candidate with one more token."""
-        return Candidate([*self.tokens, token], [*self.scores, score], total, self.row)
+        after = self.progress and self.progress.after(token)
+        return Candidate([*self.tokens, token], [*self.scores, score], total, self.row, after)
 
 
 @dataclass(eq=False)
@@ -165,13 +170,38 @@ class BeamRule:
             are_samples: whether they were drawn, so that they do not compete.
         """
         if not are_samples:
-            extensions = sorted(extensions, key=_total, reverse=True)[: self.n_extensions]
+            extensions = sorted(extensions, key=_total, reverse=True)
+            if beam.growing[0].progress is not None:
+                extensions = self._allocated(beam, extensions)
+            extensions = extensions[: self.n_extensions]
         if self.is_papers:
             self._update_as_paper(beam, extensions, eos)
         elif self.is_transformers:
             self._update_as_transformers(beam, extensions, eos)
         else:
             self._update_as_fairseq(beam, extensions, eos)
+
+    def _allocated(self, beam: Beam, extensions: list[Candidate]) -> list[Candidate]:
+        """Extensions with constraints, in the order in which they get places on the beam.
+
+        These are the best of all, the best of each candidate, and those by tokens of constraints.
+        The first of each bank come first, then the second, and so on (Post and Vilar 2018).
+
+        Args:
+            extensions: best first.
+        """
+        pool = extensions[: self.n_extensions]
+        for candidate in beam.growing:
+            own = [extension for extension in extensions if extension.row == candidate.row]
+            wanted = candidate.progress.next_tokens() if candidate.progress else []
+            of_tokens = {extension.tokens[-1]: extension for extension in own[1:]}
+            pool += own[:1] + [of_tokens[token] for token in wanted if token in of_tokens]
+        banks: dict[int, list[Candidate]] = {}
+        for extension in sorted(dict.fromkeys(pool), key=_total, reverse=True):
+            assert extension.progress is not None
+            banks.setdefault(extension.progress.bank, []).append(extension)
+        ranks = zip_longest(*(banks[bank] for bank in sorted(banks, reverse=True)))
+        return [extension for rank in ranks for extension in rank if extension is not None]
 
     def _update_as_paper(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
         """Appendix A.1: a finished candidate stays on the beam until it is the best one."""
@@ -213,8 +243,10 @@ class BeamRule:
             return not beam.growing
         if self.finalize != "hf":
             return True
-        # transformers estimates the best score that is possible by that at the current length.
-        return not self._normalized(beam.growing[0]) > self._normalized(beam.final[-1])
+        # transformers estimates the best score that is possible by that at the current length. With
+        # constraints, the first candidate need not be the best one.
+        best = max(map(self._normalized, beam.growing))
+        return not best > self._normalized(beam.final[-1])
 
     def _normalized(self, candidate: Candidate) -> float:
         return candidate.total / len(candidate.tokens) ** self.lenpen

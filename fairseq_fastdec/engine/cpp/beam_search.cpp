@@ -29,7 +29,7 @@ int64_t BeamSearch::n_due() {
 }
 
 void BeamSearch::begin(Request request) {
-  const int64_t slot = beams.begin(request.bos);
+  const int64_t slot = beams.begin(request.bos, request.constraints);
   if (slot >= int64_t(sentences.size())) sentences.resize(slot + 1);
   sentences[slot] = std::move(request);
   slots_under_way.push_back(slot);
@@ -100,7 +100,6 @@ void BeamSearch::draw(const BeamRows &rows) {
 void BeamSearch::restrict() {
   const int64_t n = beams.rows().n_rows;
   limits.clear(n);
-  limits.only_is_free = options.is_hf();
   for (size_t place = n_resting; place < slots_under_way.size(); ++place) {
     const int64_t slot = slots_under_way[place];
     limits.add_states(beams[slot].width(), sentences[slot]);
@@ -109,12 +108,16 @@ void BeamSearch::restrict() {
     const int64_t slot = beams.slot_of(row), step = beams[slot].length;
     const Request &sentence = sentences[slot];
     limits.ends.set(row, rules, step, sentence);
-    if (step < int64_t(sentence.forced.size())) {
+    const bool is_in_prefix = step < int64_t(sentence.forced.size());
+    // transformers gives these tokens the score 0.
+    limits.is_free[row] = options.is_hf() && (is_in_prefix || limits.ends.has_to_end(row));
+    if (is_in_prefix) {
       // A prefix may repeat n-grams.
       limits.only[row] = sentence.forced[step];
       limits.some_only = true;
-    } else if (rules.no_repeat_ngram) {
-      limits.forbid_repeats(row, rules, beams.context(row));
+    } else if (!beams.want(row, sentence, limits) &&
+               (rules.no_repeat_ngram || !sentence.forbidden.empty())) {
+      limits.forbid(row, rules, sentence, beams.context(row));
     }
   }
 }

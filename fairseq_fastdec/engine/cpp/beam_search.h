@@ -13,6 +13,11 @@ class BeamSearch : public Search {
 
   void set_schedule(const ScheduleOptions &given) override { schedule = {given, options.beam}; }
 
+  // Constraints decide which candidates stay, so that neither their scores nor draws can.
+  bool takes_constraints() const override {
+    return !options.sampling && !options.is_papers() && options.prune_threshold == INFINITY;
+  }
+
  private:
   int64_t n_under_way() const override { return int64_t(slots_under_way.size()); }
   std::vector<const Request *> under_way() const override;

@@ -5,7 +5,7 @@
 
 namespace fastdec {
 
-int64_t Beams::begin(int64_t bos) {
+int64_t Beams::begin(int64_t bos, std::shared_ptr<const Constraints> constraints) {
   if (free_slots.empty()) {
     free_slots.push_back(int64_t(beams.size()));
     beams.emplace_back();
@@ -14,6 +14,8 @@ int64_t Beams::begin(int64_t bos) {
   free_slots.pop_back();
   beams[slot] = {};
   beams[slot].entries.push_back({bos, -1, 0});
+  if (constraints) beams[slot].progress.push_back(constraints->begin());
+  beams[slot].constraints = std::move(constraints);
   return slot;
 }
 
@@ -40,6 +42,22 @@ std::vector<int64_t> Beams::context(int64_t row) const {
   return tokens;
 }
 
+bool Beams::want(int64_t row, const Request &sentence, Limits &limits) const {
+  const Beam &beam = beams[row_slots[row]];
+  if (!beam.constraints) return false;
+  const Progress &progress = progress_of(beam, row_entries[row]);
+  if (!beam.constraints->are_met(progress)) limits.ends.forbid_end(row);
+  const int64_t due = beam.constraints->due_token(progress, beam.length, sentence.max_len);
+  limits.some_wanted = true;
+  if (due < 0) {
+    limits.wanted[row] = beam.constraints->next_tokens(progress);
+    return false;
+  }
+  limits.wanted[row] = {due};
+  limits.only[row] = due, limits.some_only = true;
+  return true;
+}
+
 std::vector<Extension> Beams::candidates_of(int64_t number, const Extensions &found) const {
   const Beam &beam = beams[in_focus[number]];
   std::vector<Extension> candidates;
@@ -59,6 +77,38 @@ std::vector<Extension> Beams::candidates_of(int64_t number, const Extensions &fo
   // Waiting candidates count for the width of the beam.
   if (!beam.waiting.empty())
     candidates.resize(std::min<size_t>(candidates.size(), size_t(options.beam)));
+  return candidates;
+}
+
+std::vector<Extension> Beams::allocated(int64_t number, std::vector<Extension> candidates,
+                                        const std::vector<RowExtension> &more) const {
+  struct Place {
+    int64_t bank, rank;
+    Extension own;
+  };
+  const Beam &beam = beams[in_focus[number]];
+  for (const RowExtension &own : more)
+    candidates.push_back({own.total, own.token, row_entries[own.row], own.row});
+  std::vector<Place> places;
+  for (const Extension &own : candidates) {
+    const auto is_same = [&](const Place &other) {
+      return other.own.row == own.row && other.own.token == own.token;
+    };
+    if (std::any_of(places.begin(), places.end(), is_same)) continue;
+    const Progress after = beam.constraints->after(progress_of(beam, own.entry), own.token);
+    places.push_back({beam.constraints->bank(after), 0, own});
+  }
+  std::stable_sort(places.begin(), places.end(), [](const Place &one, const Place &other) {
+    return one.bank != other.bank ? one.bank > other.bank : one.own.score > other.own.score;
+  });
+  for (size_t i = 1; i < places.size(); ++i)
+    if (places[i].bank == places[i - 1].bank) places[i].rank = places[i - 1].rank + 1;
+  std::stable_sort(places.begin(), places.end(), [](const Place &one, const Place &other) {
+    return one.rank < other.rank;
+  });
+  places.resize(std::min<size_t>(places.size(), size_t(options.n_candidates())));
+  candidates.clear();
+  for (const Place &place : places) candidates.push_back(place.own);
   return candidates;
 }
 
@@ -113,7 +163,9 @@ void Beams::judge_as_paper(Beam &beam, const std::vector<Extension> &candidates)
 void Beams::judge(const Extensions &found) {
   for (size_t number = 0; number < in_focus.size(); ++number) {
     Beam &beam = beams[in_focus[number]];
-    const std::vector<Extension> candidates = candidates_of(int64_t(number), found);
+    std::vector<Extension> candidates = candidates_of(int64_t(number), found);
+    if (beam.constraints)
+      candidates = allocated(int64_t(number), std::move(candidates), found.more[number]);
     ++beam.steps, beam.expansions += beam.width();
     beam.waiting.clear(), beam.children.clear();
     if (candidates.empty()) continue;
@@ -127,17 +179,27 @@ void Beams::judge(const Extensions &found) {
 }
 
 bool Beams::is_done(int64_t number) const {
+  const auto is_worse = [](const Extension &one, const Extension &other) {
+    return one.score < other.score;
+  };
   const Beam &beam = beams[in_focus[number]];
   if (beam.children.empty()) return true;
   if (has_final_room(beam)) return false;
-  // The children have one token more than the expanded entries.
-  return !options.improves() || !(normalized(beam.children[0].score, beam.length + 1) >
-                                  beam.finals.back().normalized);
+  // With constraints, the first child need not be the best one. The children have one token more
+  // than the expanded entries.
+  const auto best = std::max_element(beam.children.begin(), beam.children.end(), is_worse);
+  return !options.improves() ||
+         !(normalized(best->score, beam.length + 1) > beam.finals.back().normalized);
 }
 
 void Beams::extend(const std::vector<int64_t> &places, std::vector<int64_t> &origins) {
   for (int64_t number : places) {
     Beam &beam = beams[in_focus[number]];
+    std::vector<Progress> progress;
+    for (const Extension &child : beam.children)
+      if (beam.constraints)
+        progress.push_back(beam.constraints->after(progress_of(beam, child.entry), child.token));
+    beam.progress.swap(progress);
     beam.first = int64_t(beam.entries.size());
     ++beam.length;
     for (const Extension &child : beam.children) {

@@ -64,6 +64,8 @@ struct Extension {
 
 // The beam of one sentence.
 struct Beam {
+  std::shared_ptr<const Constraints> constraints;  // null: none
+  std::vector<Progress> progress;                  // of each expanded entry, with constraints
   std::vector<BeamEntry> entries;  // of all steps; those from `first` on are expanded next
   int64_t first = 0, length = 0;   // length: tokens of each expanded entry
   std::vector<EndedCandidate> finals, waiting;  // waiting ones best first
@@ -86,7 +88,7 @@ class Beams {
       : options(options), eos(rules.eos), lenpen(rules.lenpen) {}
 
   // Creates a beam with one entry, the token before the output; returns its slot.
-  int64_t begin(int64_t bos);
+  int64_t begin(int64_t bos, std::shared_ptr<const Constraints> constraints);
   // Frees a slot.
   void end(int64_t slot) { free_slots.push_back(slot); }
 
@@ -101,6 +103,9 @@ class Beams {
   int64_t slot_of(int64_t row) const { return row_slots[row]; }
   // The token before the output of a row, and the output so far.
   std::vector<int64_t> context(int64_t row) const;
+  // Sets what the constraints of a row in focus require of its next token. Returns whether only one
+  // token is possible.
+  bool want(int64_t row, const Request &sentence, Limits &limits) const;
 
   // Finalizes, keeps or prunes the candidates of the beams in focus.
   void judge(const Extensions &candidates);
@@ -115,6 +120,10 @@ class Beams {
  private:
   // The candidates of a beam in focus, best first; for equal scores waiting ones come last.
   std::vector<Extension> candidates_of(int64_t beam, const Extensions &found) const;
+  // The candidates of a beam in focus with constraints, and these further ones: those that rank
+  // first in their bank, then second, and so on (Post and Vilar 2018, section 3).
+  std::vector<Extension> allocated(int64_t beam, std::vector<Extension> candidates,
+                                   const std::vector<RowExtension> &more) const;
   // fairseq's rule: candidates that end are final at once if they are among the best K.
   void judge_as_fairseq(Beam &beam, const std::vector<Extension> &candidates) const;
   // The rule of transformers: like fairseq's, but the best K of all that end are kept.
@@ -138,6 +147,10 @@ class Beams {
   std::vector<int64_t> free_slots;
   // By beam in focus; `starts` has the first row of each, and the number of rows.
   std::vector<int64_t> in_focus, starts;
+  // The progress of an expanded entry.
+  const Progress &progress_of(const Beam &beam, int64_t entry) const {
+    return beam.progress[entry - beam.first];
+  }
   // By row.
   std::vector<int64_t> row_slots, row_entries, fed_tokens;
   std::vector<float> totals;

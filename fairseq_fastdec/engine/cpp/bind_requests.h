@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bind.h"
-#include "rules.h"
+#include "search.h"
 
 namespace fastdec {
 
@@ -41,6 +41,9 @@ struct GivenRequests {
   std::optional<Array<int64_t>> prefix;                 // [B, P]
   std::optional<std::vector<Array<int64_t>>> types;     // arrays of any lengths
   std::optional<std::vector<Array<int64_t>>> drafts;    // arrays of any lengths; empty for none
+  std::optional<std::vector<std::vector<Phrase>>> constraints;
+  bool ordered = false;                                 // whether the order of constraints matters
+  std::optional<std::vector<std::vector<Phrase>>> forbidden;
   std::optional<Array<int64_t>> horizons;
   std::optional<Array<uint64_t>> random_states;
 };
@@ -49,9 +52,11 @@ struct GivenRequests {
 class RequestReader {
  public:
   // n_mapped: the number of source types that guesses map to target types; 0: none
-  RequestReader(Models models, const Rules &rules, bool verifies_drafts, int64_t n_mapped)
+  RequestReader(Models models, const Rules &rules, const Search &search, int64_t n_mapped)
       : models(std::move(models)),
-        verifies_drafts(verifies_drafts),
+        verifies_drafts(search.verifies_drafts()),
+        takes_constraints(search.takes_constraints()),
+        forbids_phrases(search.forbids_phrases()),
         n_mapped(n_mapped),
         pad(rules.pad),
         eos(rules.eos) {}
@@ -65,11 +70,15 @@ class RequestReader {
     require(given.sources || !n_mapped, "guesses: need source tokens");
     require(given.sources || given.n_source, "n_source: needed without sources");
     require(!given.drafts || verifies_drafts, "drafts: this search does not verify them");
+    require(!given.constraints || takes_constraints, "constraints: this search does not take them");
+    require(!given.forbidden || forbids_phrases, "forbidden: this search does not take them");
     const std::optional<Array<int64_t>> &prefix = given.prefix;
     require(!prefix || (prefix->ndim() == 2 && prefix->shape(0) == n), "prefix: must be [B, P]");
     require_size(given.n_source, n, "n_source");
     require_size(given.types, n, "types");
     require_size(given.drafts, n, "drafts");
+    require_size(given.constraints, n, "constraints");
+    require_size(given.forbidden, n, "forbidden");
     require_size(given.horizons, n, "horizons");
     require_size(given.random_states, n, "random_states");
     const bool has_encoders = std::all_of(models.begin(), models.end(), [](const auto &model) {
@@ -97,6 +106,8 @@ class RequestReader {
           given.n_source ? given.n_source->data()[i] : int64_t(request.source.size());
       if (given.types) request.types = types_of((*given.types)[i], request.forced);
       if (given.drafts) request.draft = draft_of((*given.drafts)[i]);
+      if (given.constraints) read_constraints((*given.constraints)[i], given.ordered, request);
+      if (given.forbidden) request.forbidden = checked((*given.forbidden)[i], "forbidden");
       if (given.horizons) request.horizon = given.horizons->data()[i];
       if (given.random_states) request.random_state = given.random_states->data()[i];
     }
@@ -151,6 +162,32 @@ class RequestReader {
     return draft;
   }
 
+  std::vector<Phrase> checked(const std::vector<Phrase> &phrases, const char *name) const {
+    for (const Phrase &phrase : phrases) {
+      require(!phrase.empty(), std::string(name) + ": a phrase has no tokens");
+      require_tokens(phrase.data(), int64_t(phrase.size()), models[0]->output.outputs, name);
+    }
+    return phrases;
+  }
+
+  void read_constraints(const std::vector<Phrase> &phrases, bool ordered, Request &request) const {
+    if (phrases.empty()) return;
+    request.constraints = std::make_shared<Constraints>(checked(phrases, "constraints"), ordered);
+    require(request.constraints->n_tokens() + int64_t(request.forced.size()) <= request.max_len,
+            "constraints: have more tokens than the output can have");
+    for (const Phrase &phrase : phrases) {
+      for (int64_t token : phrase)
+        require(token != eos && token != pad, "constraints: have EOS or padding");
+      require(request.types.empty() ||
+                  std::all_of(phrase.begin(), phrase.end(),
+                              [&](int64_t token) {
+                                return std::binary_search(request.types.begin(),
+                                                          request.types.end(), token);
+                              }),
+              "types: must include the tokens of the constraints");
+    }
+  }
+
   std::vector<int64_t> types_of(const Array<int64_t> &given,
                                 const std::vector<int64_t> &forced) const {
     const std::vector<int64_t> types(given.data(), given.data() + given.size());
@@ -178,7 +215,7 @@ class RequestReader {
   }
 
   const Models models;
-  const bool verifies_drafts;
+  const bool verifies_drafts, takes_constraints, forbids_phrases;
   const int64_t n_mapped, pad, eos;
 };
 

@@ -20,7 +20,7 @@ struct CheckedSearch {
                 int64_t n_mapped)
       : make(std::make_shared<const MakeSearch>(make)),
         search(make()),
-        requests(models, rules, search->verifies_drafts(), n_mapped) {}
+        requests(models, rules, *search, n_mapped) {}
 
   const std::shared_ptr<const MakeSearch> make;
   const std::unique_ptr<Search> search;
@@ -230,11 +230,13 @@ bool admit(CheckedSearch &own, Array<int64_t> ids, int64_t bos, Array<int64_t> m
            std::optional<EncoderStates> states, std::optional<Array<int64_t>> n_source,
            std::optional<Array<int64_t>> prefix, std::optional<std::vector<Array<int64_t>>> types,
            std::optional<std::vector<Array<int64_t>>> drafts,
+           std::optional<std::vector<std::vector<Phrase>>> constraints, bool ordered,
+           std::optional<std::vector<std::vector<Phrase>>> forbidden,
            std::optional<Array<int64_t>> horizons, std::optional<Array<uint64_t>> random_states,
            Service *service, std::shared_ptr<Mailbox> mailbox, int64_t most_waiting) {
   std::vector<Request> requests = own.requests.read({ids, max_lens, waived, bos, sources, states,
-                                                     n_source, prefix, types, drafts, horizons,
-                                                     random_states});
+                                                     n_source, prefix, types, drafts, constraints,
+                                                     ordered, forbidden, horizons, random_states});
   if (!service) {
     for (Request &request : requests) own.search->admit(std::move(request));
     return true;
@@ -324,7 +326,8 @@ inline void bind_searches(py::module_ &module) {
       .def("admit", &admit, py::arg("ids"), py::arg("bos"), py::arg("max_lens"),
            py::arg("waived"), py::arg("sources") = none, py::arg("states") = none,
            py::arg("n_source") = none, py::arg("prefix") = none, py::arg("types") = none,
-           py::arg("drafts") = none, py::arg("horizons") = none,
+           py::arg("drafts") = none, py::arg("constraints") = none, py::arg("ordered") = false,
+           py::arg("forbidden") = none, py::arg("horizons") = none,
            py::arg("random_states") = none, py::arg("service") = none,
            py::arg("mailbox") = none,
            py::arg("most_waiting") = std::numeric_limits<int64_t>::max())
@@ -346,6 +349,10 @@ inline void bind_searches(py::module_ &module) {
            })
       .def_property_readonly("verifies_drafts",
                              [](CheckedSearch &own) { return own.search->verifies_drafts(); })
+      .def_property_readonly("takes_constraints",
+                             [](CheckedSearch &own) { return own.search->takes_constraints(); })
+      .def_property_readonly("forbids_phrases",
+                             [](CheckedSearch &own) { return own.search->forbids_phrases(); })
       .def_property_readonly("counts", [](CheckedSearch &own) { return own.search->counts(); });
 }
 

@@ -4,6 +4,7 @@
 #include "beam_search.cpp"
 #include "beams.cpp"
 #include "blocks.cpp"
+#include "constraints.cpp"
 #include "decoder.cpp"
 #include "guesses.cpp"
 #include "jacobi.cpp"

@@ -55,11 +55,11 @@ void OneHypothesis::restrict() {
       const bool is_forced = number + 1 < feed.n_certain[i];
       if (is_forced || (asks() && !is_last)) answers.asked[at] = feed.tokens[at + 1];
       // A prefix may repeat n-grams.
-      if (rules.no_repeat_ngram && !is_forced) {
+      if ((rules.no_repeat_ngram || !row.request.forbidden.empty()) && !is_forced) {
         const auto block = feed.tokens.begin() + feed.begins[i];
         context = row.context;
         context.insert(context.end(), block + feed.n_known[i], block + number + 1);
-        limits.forbid_repeats(at, rules, context);
+        limits.forbid(at, rules, row.request, context);
       }
     }
   }

@@ -43,6 +43,8 @@ class PairSearch : public Search {
  public:
   PairSearch(Models models, Rules rules, const PairOptions &options);
 
+  bool forbids_phrases() const override { return false; }
+
  private:
   int64_t n_under_way() const override { return int64_t(beams.size()); }
   std::vector<const Request *> under_way() const override;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "constraints.h"
+
 namespace fastdec {
 
 class OutputLayer;
@@ -27,6 +29,8 @@ struct Request {
   int64_t n_waived = 0;         // --min-len does not apply to this number of first tokens
   int64_t horizon = 0;          // Jacobi decoding: the tokens solved in blocks; 0: by the options
   uint64_t random_state = 0;    // for sampling
+  std::shared_ptr<const Constraints> constraints;  // of beams; null: none
+  std::vector<Phrase> forbidden;  // phrases that the output may not contain
   std::vector<int64_t> draft;   // earlier translations, each with EOS; empty: none
   std::vector<int64_t> types;   // the possible output types, with EOS, ascending; empty: all
   std::shared_ptr<const Outputs> outputs;  // of the types, once the sentence is decoded; null: all

@@ -47,8 +47,9 @@ void EndLimits::set(int64_t state, const Rules &rules, int64_t step, const Reque
 void Limits::clear(int64_t n) {
   ends.clear(n);
   forbidden.assign(n, {});
-  only.assign(n, ANY);
-  some_forbidden = some_only = false;
+  only.assign(n, ANY), is_free.assign(n, 0);
+  wanted.assign(n, {});
+  some_forbidden = some_only = some_wanted = false;
   groups.clear();
 }
 
@@ -66,9 +67,13 @@ const StateGroup &Limits::group_of(int64_t state) const {
   return *std::upper_bound(groups.begin(), groups.end(), state, is_before);
 }
 
-void Limits::forbid_repeats(int64_t state, const Rules &rules,
-                            const std::vector<int64_t> &context) {
-  rules.find_repeats(context, forbidden[state]);
+void Limits::forbid(int64_t state, const Rules &rules, const Request &sentence,
+                    const std::vector<int64_t> &context) {
+  if (rules.no_repeat_ngram) rules.find_repeats(context, forbidden[state]);
+  for (const Phrase &phrase : sentence.forbidden)
+    if (phrase.size() <= context.size() &&
+        std::equal(phrase.begin(), phrase.end() - 1, context.end() - (phrase.size() - 1)))
+      forbidden[state].push_back(phrase.back());
   some_forbidden |= !forbidden[state].empty();
 }
 
@@ -78,7 +83,8 @@ void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers 
   answers.tokens.resize(n), answers.scores.resize(n);
   answers.asked_scores.resize(n), answers.nth_best.resize(n);
   n_ranked = std::min(n_best, outputs.of_models()[0].n_outputs());
-  rank(decoder, n, limits, asks ? answers.asked.data() : nullptr, answers.asked_scores.data());
+  const Asked asked = {answers.asked.data(), asks, answers.asked_scores.data()};
+  rank(decoder, n, limits, asked);
   for (int64_t state = 0; state < n; ++state) {
     const int64_t at = state * n_ranked;
     answers.tokens[state] = tokens[at], answers.scores[state] = scores[at];
@@ -86,8 +92,8 @@ void Chooser::choose(Decoder &decoder, int64_t n, const Limits &limits, Answers 
   }
 }
 
-void Chooser::rank(Decoder &decoder, int64_t n, const Limits &limits, const int64_t *asked,
-                   float *asked_scores, const BeamRows *beams) {
+void Chooser::rank(Decoder &decoder, int64_t n, const Limits &limits, const Asked &asked,
+                   const BeamRows *beams) {
   scores.reserve(n * n_ranked), tokens.reserve(n * n_ranked);
   forbid(limits, 0, n);
   if (decoder.n_models() == 1 && n_best <= MOST_AT_ONCE) {
@@ -95,7 +101,7 @@ void Chooser::rank(Decoder &decoder, int64_t n, const Limits &limits, const int6
     choices.clear();
     for (const StateGroup &group : limits.groups) {
       BestTokens task = {};
-      prepare(task, group, group.first, group.n, limits, asked, asked_scores);
+      prepare(task, group, group.first, group.n, limits, asked);
       task.linear = layer_of(group).linear();
       task.x = states + group.first * task.linear.inputs;
       task.n_threads = decoder.n_threads();
@@ -111,7 +117,7 @@ void Chooser::rank(Decoder &decoder, int64_t n, const Limits &limits, const int6
     for (int64_t first = group.first; first < group.end(); first += MOST_DISTRIBUTIONS) {
       TopK task = {};
       const int64_t n_own = std::min(MOST_DISTRIBUTIONS, group.end() - first);
-      prepare(task, group, first, n_own, limits, asked, asked_scores);
+      prepare(task, group, first, n_own, limits, asked);
       if (beams) {
         task.beams = beam_of_row.data() + first, task.n_of_beam = n_best;
         task.totals = beams->totals + first;
@@ -127,7 +133,7 @@ void Chooser::forbid(const Limits &limits, int64_t first, int64_t n) {
 }
 
 void Chooser::prepare(Choice &choice, const StateGroup &group, int64_t first, int64_t n,
-                      const Limits &limits, const int64_t *asked, float *asked_scores) {
+                      const Limits &limits, const Asked &asked) {
   layer_of(group).restrict(choice);
   choice.n = n, choice.n_best = n_ranked;
   choice.no_end = limits.ends.no_end_or_null(first);
@@ -138,7 +144,9 @@ void Chooser::prepare(Choice &choice, const StateGroup &group, int64_t first, in
   }
   choice.scores = scores.data() + first * n_ranked;
   choice.tokens = tokens.data() + first * n_ranked;
-  if (asked) choice.asked = asked + first, choice.asked_scores = asked_scores + first;
+  choice.n_asked = asked.n;
+  if (asked.n)
+    choice.asked = asked.tokens + first * asked.n, choice.asked_scores = asked.scores + first * asked.n;
 }
 
 const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n) {
@@ -166,23 +174,52 @@ void Chooser::run_from_logits(Decoder &decoder, const Outputs &layers, int64_t f
 void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t max_candidates,
                      const Limits &limits, Extensions &extensions) {
   n_ranked = std::min({n_best, max_candidates, outputs.of_models()[0].n_outputs()});
-  const int64_t *const only = limits.some_only ? limits.only.data() : nullptr;
-  float *const only_scores = only ? forced_scores.reserve(beams.n_rows) : nullptr;
-  rank(decoder, beams.n_rows, limits, only, only_scores, &beams);
-  for (int64_t row = 0; only && row < beams.n_rows; ++row) {
+  const Asked asked = asked_of_beams(beams, limits);
+  // The best token of a row with wanted tokens may not be missing.
+  rank(decoder, beams.n_rows, limits, asked, limits.some_wanted ? nullptr : &beams);
+  for (int64_t row = 0; limits.some_only && row < beams.n_rows; ++row) {
     if (!limits.is_forced(row)) continue;
     float *const own = scores.data() + row * n_ranked;
-    own[0] = limits.only_is_free ? 0 : only_scores[row], tokens[row * n_ranked] = only[row];
+    own[0] = limits.is_free[row] ? 0 : asked.scores[row * asked.n];
+    tokens[row * n_ranked] = limits.only[row];
     std::fill(own + 1, own + n_ranked, IMPOSSIBLE);
   }
-  for (int64_t row = 0; limits.only_is_free && row < beams.n_rows; ++row)
-    if (limits.ends.has_to_end(row))
+  for (int64_t row = 0; row < beams.n_rows; ++row)
+    if (limits.is_free[row] && limits.ends.has_to_end(row))
       scores[row * n_ranked] = 0, tokens[row * n_ranked] = rules.eos;
   extensions.n = n_best;
   extensions.totals.assign(beams.n_beams * n_best, IMPOSSIBLE);
   extensions.tokens.assign(beams.n_beams * n_best, 0);
   extensions.rows.assign(beams.n_beams * n_best, 0);
   for (int64_t beam = 0; beam < beams.n_beams; ++beam) merge(beams, beam, extensions);
+  extensions.more.assign(beams.n_beams, {});
+  for (int64_t beam = 0; limits.some_wanted && beam < beams.n_beams; ++beam)
+    extensions.more[beam] = more_of(beams, beam, limits, asked);
+}
+
+Chooser::Asked Chooser::asked_of_beams(const BeamRows &beams, const Limits &limits) {
+  if (!limits.some_only && !limits.some_wanted) return {};
+  std::vector<std::vector<int64_t>> lists = limits.wanted;
+  for (int64_t row = 0; row < beams.n_rows; ++row)
+    if (limits.is_forced(row)) lists[row] = {limits.only[row]};
+  const int64_t n = lay_out(lists, 0, beams.n_rows, -1, asked_tokens);
+  return {asked_tokens.data(), n, asked_scores.reserve(beams.n_rows * n)};
+}
+
+std::vector<RowExtension> Chooser::more_of(const BeamRows &beams, int64_t beam,
+                                           const Limits &limits, const Asked &asked) const {
+  std::vector<RowExtension> more;
+  const auto add = [&](float score, int64_t token, int64_t row) {
+    if (score > IMPOSSIBLE) more.push_back({score + beams.totals[row], token, row});
+  };
+  for (int64_t row = beams.starts[beam]; row < beams.starts[beam + 1]; ++row) {
+    const std::vector<int64_t> &wanted = limits.wanted[row];
+    if (wanted.empty()) continue;
+    add(scores[row * n_ranked], tokens[row * n_ranked], row);
+    for (size_t number = 0; number < wanted.size(); ++number)
+      add(asked.scores[row * asked.n + int64_t(number)], wanted[number], row);
+  }
+  return more;
 }
 
 void Chooser::merge(const BeamRows &beams, int64_t beam, Extensions &extensions) const {
@@ -214,7 +251,7 @@ const float *Chooser::log_probs(Decoder &decoder, int64_t first, int64_t n, cons
   const StateGroup &group = limits.group_of(first);
   TopK task = {};
   forbid(limits, first, n);
-  prepare(task, group, first, n, limits, nullptr, nullptr);
+  prepare(task, group, first, n, limits, {});
   task.all_log_probs = 1;
   run_from_logits(decoder, outputs_of(group), first, task);
   const OutputLayer &layer = layer_of(group);

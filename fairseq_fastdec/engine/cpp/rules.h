@@ -37,6 +37,8 @@ class EndLimits {
   void clear(int64_t n);
   // Sets the restrictions of a state that predicts this step of a sentence.
   void set(int64_t state, const Rules &rules, int64_t step, const Request &sentence);
+  // Sets that an output may not end at a state.
+  void forbid_end(int64_t state) { no_end[state] = 1, some_no_end = true; }
 
   bool has_to_end(int64_t state) const { return only_end[state]; }
   // The flags of the states from `first` on, for kernels; null if no flag is set.
@@ -67,10 +69,11 @@ struct Limits {
   std::vector<std::vector<int64_t>> forbidden;
   // [n], for beams: the only possible token, or ANY.
   std::vector<int64_t> only;
-  bool some_forbidden = false, some_only = false;
-  // The score of an only possible token, also of EOS at the maximum length, is 0, as in
-  // transformers.
-  bool only_is_free = false;
+  // Tokens of constraints that extend each state, besides its best ones; for beams.
+  std::vector<std::vector<int64_t>> wanted;
+  bool some_forbidden = false, some_only = false, some_wanted = false;
+  // [n], for beams: whether the only possible token has the score 0.
+  std::vector<uint8_t> is_free;
   // The n states, one after the other.
   std::vector<StateGroup> groups;
 
@@ -83,8 +86,10 @@ struct Limits {
   void add_states(int64_t n, const Request &sentence);
   // The group of a state.
   const StateGroup &group_of(int64_t state) const;
-  // Forbids the tokens that would repeat an n-gram of the context.
-  void forbid_repeats(int64_t state, const Rules &rules, const std::vector<int64_t> &context);
+  // Forbids the tokens that would repeat an n-gram of the context, or complete a phrase that the
+  // sentence may not contain.
+  void forbid(int64_t state, const Rules &rules, const Request &sentence,
+              const std::vector<int64_t> &context);
 };
 
 // Up to this number of best tokens, they are chosen while a state's logits are in the cache. More
@@ -108,12 +113,21 @@ struct BeamRows {
   const float *totals;    // [n_rows], the log-probabilities of the rows
 };
 
+// An extension of a row by one token.
+struct RowExtension {
+  float total;
+  int64_t token, row;
+};
+
 // The n best extensions of each beam by one token, best first. A total of -infinity stands for a
 // missing extension.
 struct Extensions {
   int64_t n = 0;
   std::vector<float> totals;
   std::vector<int64_t> tokens, rows;
+  // Of each beam, for rows with wanted tokens: the best extension, and those by wanted tokens. Some
+  // can be among the n best too.
+  std::vector<std::vector<RowExtension>> more;
 };
 
 // The number of stored distributions over the vocabulary: 16 MiB for 32,000 types. More of them
@@ -142,6 +156,13 @@ class Chooser {
   const float *log_probs(Decoder &decoder, int64_t first, int64_t n, const Limits &limits);
 
  private:
+  // The asked tokens of all states, see Choice.
+  struct Asked {
+    const int64_t *tokens;
+    int64_t n;
+    float *scores;
+  };
+
   // The inputs of a model's output layer at the states from `first` on.
   const float *states_of(Decoder &decoder, int64_t member, int64_t first, int64_t n);
   const Outputs &outputs_of(const StateGroup &group) const {
@@ -151,15 +172,19 @@ class Chooser {
   void run_from_logits(Decoder &decoder, const Outputs &layers, int64_t first, TopK &task);
   // Ranks the n_ranked best tokens of the n states of the last step: `scores` and `tokens` are
   // [n, n_ranked], best first; a score of -infinity stands for a missing token.
-  //   asked, asked_scores: [n], see Choice
   //   beams: tokens that are not among the n_best extensions of these beams may be missing
-  void rank(Decoder &decoder, int64_t n, const Limits &limits, const int64_t *asked,
-            float *asked_scores, const BeamRows *beams = nullptr);
+  void rank(Decoder &decoder, int64_t n, const Limits &limits,
+            const Asked &asked, const BeamRows *beams = nullptr);
   // Sets the rules, limits and results of a choice for n states from `first` on, all of one group.
   void prepare(Choice &choice, const StateGroup &group, int64_t first, int64_t n,
-               const Limits &limits, const int64_t *asked, float *asked_scores);
+               const Limits &limits, const Asked &asked);
   // Lays out the forbidden tokens of n states from `first` on.
   void forbid(const Limits &limits, int64_t first, int64_t n);
+  // The tokens of beams that are forced or wanted.
+  Asked asked_of_beams(const BeamRows &beams, const Limits &limits);
+  // The best extension of each row with wanted tokens, and those by wanted tokens.
+  std::vector<RowExtension> more_of(const BeamRows &beams, int64_t beam, const Limits &limits,
+                                    const Asked &asked) const;
   // Merges the tokens of a beam's rows into its best extensions.
   void merge(const BeamRows &beams, int64_t beam, Extensions &extensions) const;
 
@@ -168,8 +193,8 @@ class Chooser {
   int64_t n_best, n_ranked = 0;
   int64_t first_forbidden = 0, n_forbidden = 0;
   std::vector<BestTokens> choices;
-  Buffer<float> states, scratch, logits, scores, forced_scores;
-  Buffer<int64_t> forbidden, tokens;
+  Buffer<float> states, scratch, logits, scores, asked_scores;
+  Buffer<int64_t> forbidden, tokens, asked_tokens;
   std::vector<int64_t> beam_of_row;
 };
 

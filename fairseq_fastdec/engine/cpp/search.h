@@ -59,6 +59,10 @@ class Search {
   // Whether drafts of requests are verified, and the output does not depend on them.
   virtual bool verifies_drafts() const { return false; }
 
+  // Whether requests may have constraints, and forbidden phrases.
+  virtual bool takes_constraints() const { return false; }
+  virtual bool forbids_phrases() const { return true; }
+
   // How much is decoded at once.
   virtual void set_schedule(const ScheduleOptions &) {}
 

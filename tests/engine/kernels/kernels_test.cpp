@@ -263,15 +263,15 @@ void test_attention(int64_t dim, int64_t n_keys, int64_t n_queries) {
 }
 
 // The rules of a choice: two tokens are never possible or not everywhere, one has a penalty, and the
-// last state has to end. At each state, the score of a token is asked for.
-constexpr int64_t NEVER = 1, EOS = 2, PENALIZED = 3, N_STATES = 4;
-constexpr int64_t ASKED[N_STATES] = {PENALIZED, EOS, 7, EOS};
+// last state has to end. At each state, the scores of some tokens are asked for.
+constexpr int64_t NEVER = 1, EOS = 2, PENALIZED = 3, N_STATES = 4, N_ASKED = 2;
+constexpr int64_t ASKED[N_STATES][N_ASKED] = {{PENALIZED, 0}, {EOS, NEVER}, {7, EOS}, {EOS, 7}};
 constexpr uint8_t NO_END[N_STATES] = {0, 1, 0, 0}, ONLY_END[N_STATES] = {0, 0, 0, 1};
 constexpr float PENALTY = 0.5f;
 
 // The results of a choice.
 struct Chosen {
-  std::vector<float> scores, asked_scores = std::vector<float>(N_STATES);
+  std::vector<float> scores, asked_scores = std::vector<float>(N_STATES * N_ASKED);
   std::vector<int64_t> tokens;
 };
 
@@ -283,7 +283,7 @@ void prepare(Choice &task, int64_t n_types, int64_t n_best, Chosen &to) {
   task.penalized = PENALIZED, task.penalty = PENALTY;
   task.no_end = NO_END, task.only_end = ONLY_END;
   task.scores = to.scores.data(), task.tokens = to.tokens.data();
-  task.asked = ASKED, task.asked_scores = to.asked_scores.data();
+  task.asked = ASKED[0], task.n_asked = N_ASKED, task.asked_scores = to.asked_scores.data();
 }
 
 // Checks a choice against a sort of the tokens' mean probabilities.
@@ -300,19 +300,23 @@ void check_choice(const std::vector<std::vector<float>> &logits, int64_t n_types
         probabilities[token] += std::exp(double(own[token])) / sum / double(logits.size());
     }
     std::vector<std::pair<double, int64_t>> expected;
-    double asked = -INFINITY;
+    double asked[N_ASKED];
+    std::fill_n(asked, N_ASKED, -INFINITY);
     for (int64_t token = 0; token < n_types; ++token) {
       const bool is_possible = token != NEVER && !(token == EOS && NO_END[state]);
       if (!is_possible || (token != EOS && ONLY_END[state])) continue;
       const double score = std::log(probabilities[token]) - (token == PENALIZED ? PENALTY : 0);
       expected.push_back({score, token});
-      if (token == ASKED[state]) asked = score;
+      for (int64_t number = 0; number < N_ASKED; ++number)
+        if (token == ASKED[state][number]) asked[number] = score;
     }
-    const float asked_score = chosen.asked_scores[state];
-    if (asked > -INFINITY)
-      check_close(asked_score, asked, 1e-5, what);
-    else
-      check_close(asked_score == -INFINITY, true, 0, what);
+    for (int64_t number = 0; number < N_ASKED; ++number) {
+      const float asked_score = chosen.asked_scores[state * N_ASKED + number];
+      if (asked[number] > -INFINITY)
+        check_close(asked_score, asked[number], 1e-5, what);
+      else
+        check_close(asked_score == -INFINITY, true, 0, what);
+    }
     std::sort(expected.rbegin(), expected.rend());
     for (int64_t rank = 0; rank < n_best; ++rank) {
       const int64_t at = state * n_best + rank;

@@ -31,7 +31,7 @@ struct ChoiceMemory {
   float *largest;     // [n, padded(chunks_of(task))], see StateChunks
   float *sums;        // [n, padded(chunks_of(task))]
   float *end_logits;  // [n]
-  int32_t *asked;     // [n], the outputs of task.asked, or -1
+  int32_t *asked;     // [n, n_asked], the outputs of task.asked, or -1
   Kept *n_kept;       // [n_threads, n]
   Candidate *kept;    // [n_threads, n, capacity(n_best)]
   float *logits;      // [n_threads, n, CHUNK_OUTPUTS]
@@ -61,7 +61,7 @@ INLINE float *lay_out(const BestTokens &task, float *from, ChoiceMemory *memory)
   memory->largest = take(n * n_chunks);
   memory->sums = take(n * n_chunks);
   memory->end_logits = take(n);
-  memory->asked = reinterpret_cast<int32_t *>(take(n));
+  memory->asked = reinterpret_cast<int32_t *>(take(n * task.n_asked));
   memory->n_kept = reinterpret_cast<Kept *>(take(2 * n * task.n_threads));
   const int64_t capacity = BestCandidates::capacity(task.n_best);
   memory->kept = reinterpret_cast<Candidate *>(take(2 * n * task.n_threads * capacity));
@@ -106,8 +106,9 @@ INLINE void look_through(const BestTokens &task, const ChoiceMemory &memory, int
   });
   if (has_changed) largest = largest_of<Vec>(logits, count);
   if (is_within(task.eos - first, count)) memory.end_logits[state] = logits[task.eos - first];
-  if (task.asked && is_within(memory.asked[state] - first, count))
-    task.asked_scores[state] = logits[memory.asked[state] - first];
+  for (int64_t at = state * task.n_asked; at < (state + 1) * task.n_asked; ++at)
+    if (is_within(memory.asked[at] - first, count))
+      task.asked_scores[at] = logits[memory.asked[at] - first];
   Kept &so_far = memory.n_kept[thread * task.n + state];
   if (!(largest > so_far.least)) return;
   BestCandidates best = memory.best_of(task, thread, state);
@@ -137,8 +138,11 @@ INLINE void write_choice(const BestTokens &task, const ChoiceMemory &memory, int
   // Without a normaliser, no token has a probability.
   if (best.n_kept && std::isnan(best.kept[0].score)) best.n_kept = 0;
   write(task, state, best, normalizer.log_prob(memory.end_logits[state]));
-  if (task.asked)
-    write_asked(task, state, memory.asked[state], normalizer.log_prob(task.asked_scores[state]));
+  for (int64_t number = 0; number < task.n_asked; ++number) {
+    const int64_t at = state * task.n_asked + number;
+    write_asked(task, state, number, memory.asked[at],
+                normalizer.log_prob(task.asked_scores[at]));
+  }
 }
 
 template <typename Vec>
@@ -149,7 +153,8 @@ INLINE void best_tokens(MultiplyFp32 multiply_fp32, const BestTokens &task,
   const Linear &linear = task.linear;
   const int64_t n = task.n, n_chunks = chunks_of(task);
   for (int64_t state = slice.number; state < n; state += slice.count) {
-    if (task.asked) memory.asked[state] = output_of(task, task.asked[state]);
+    for (int64_t at = state * task.n_asked; at < (state + 1) * task.n_asked; ++at)
+      memory.asked[at] = int32_t(output_of(task, task.asked[at]));
     if (linear.rounds_inputs())
       quantize(linear, task.x + state * linear.inputs, memory.quantized, state, n);
     memory.chunks_at(task, state).clear(n_chunks);

@@ -138,10 +138,12 @@ INLINE void write(const Choice &task, int64_t state, BestCandidates &best, float
   for (int64_t i = 0; task.types && i < task.n_best; ++i) tokens[i] = task.types[tokens[i]];
 }
 
-// Writes the score of the asked token of a state, after its results.
+// Writes the score of an asked token of a state, after its results.
+//   number: of the asked token
 //   output: of the asked token, or -1
-INLINE void write_asked(const Choice &task, int64_t state, int64_t output, float score) {
-  float &asked = task.asked_scores[state];
+INLINE void write_asked(const Choice &task, int64_t state, int64_t number, int64_t output,
+                        float score) {
+  float &asked = task.asked_scores[state * task.n_asked + number];
   if (has_to_end(task, state))
     asked = output == task.eos ? task.scores[state * task.n_best] : -INFINITY;
   else

@@ -185,8 +185,9 @@ struct Choice {
   float *scores;    // [n, n_best], best first; -infinity: no more candidates
   int64_t *tokens;  // [n, n_best]
   // Optionally, the scores of given tokens.
-  const int64_t *asked;  // [n], a type, or -1 for none; null: none at all
-  float *asked_scores;   // [n]; -infinity if the token is not possible
+  const int64_t *asked;  // [n, n_asked], types, or -1 for none
+  int64_t n_asked;
+  float *asked_scores;   // [n, n_asked]; -infinity if the token is not possible
   float *scratch;        // [best_tokens_scratch_size] or [top_k_scratch_size]
 };
 

@@ -161,7 +161,7 @@ INLINE void write_log_probs(const TopK &task, const RankMemory &own, int64_t sta
   }
 }
 
-// Ranks the tokens of a state, and writes the score of the asked one.
+// Ranks the tokens of a state, and writes the scores of the asked ones.
 template <typename Vec>
 INLINE void rank(const TopK &task, const RankMemory &own, int64_t state, BestCandidates &best) {
   const bool has_scores = look_at_members<Vec>(task, own, state);
@@ -175,9 +175,10 @@ INLINE void rank(const TopK &task, const RankMemory &own, int64_t state, BestCan
     return write_log_probs<Vec>(task, own, state, has_scores, score_of(task.eos));
   if (has_scores && !has_to_end(task, state)) scan_outputs<Vec>(task, own, state, best);
   write(task, state, best, score_of(task.eos));
-  if (!task.asked) return;
-  const int64_t output = output_of(task, task.asked[state]);
-  write_asked(task, state, output, score_of(output));
+  for (int64_t number = 0; number < task.n_asked; ++number) {
+    const int64_t output = output_of(task, task.asked[state * task.n_asked + number]);
+    write_asked(task, state, number, output, score_of(output));
+  }
 }
 
 // The n best totals of a beam's states so far, and what a further state has to reach.
