@@ -88,9 +88,11 @@ class CompiledSearch:
         drafts = None
         if request.drafts is not None:
             drafts = [request.drafts[number].numpy() for number in numbers.tolist()]
-        constraints = request.constraints
+        constraints, forbidden = (
+            None if phrases is None else [phrases[number] for number in numbers]
+            for phrases in (request.constraints, request.forbidden)
+        )
         if constraints is not None:
-            constraints = [constraints[number] for number in numbers]
             types = with_phrases(types, constraints)
         with self._search_for(sources.width, int(limits.max_lens.max())) as search:
             before = search.counts
@@ -108,6 +110,7 @@ class CompiledSearch:
                 drafts=drafts,
                 constraints=constraints,
                 ordered=request.ordered,
+                forbidden=forbidden,
                 horizons=ordered(request.horizons),
                 random_states=ordered(request.random_states),
             )

@@ -14,6 +14,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from ..engine.rules import SearchRules
+from ..engine.searches import Phrases
 from ..orders.special_tokens import EOD, end_token, start_tokens
 from ..orders.token_order import TokenOrder
 
@@ -137,19 +138,27 @@ def prefix_lengths(prefix: Tensor, pad: int) -> Tensor:
     return lengths
 
 
-def forbidden_after(context: Sequence[int], size: int) -> list[int]:
-    """fairseq's rule against repeated n-grams, ``--no-repeat-ngram-size``.
+def forbidden_after(context: Sequence[int], size: int, phrases: Phrases) -> list[int]:
+    """The tokens that would repeat an n-gram, or complete a phrase that may not occur.
 
-    A token is forbidden if it would complete an n-gram that already occurs in the output. The token
-    before the first one and the prefix count as part of the output; tokens of the prefix are forced
-    even if they repeat n-grams. Scores of other tokens do not change.
+    In fairseq's rule against repeated n-grams, ``--no-repeat-ngram-size``, the token before the
+    first one and the prefix count as part of the output; tokens of the prefix are forced even if
+    they repeat n-grams. Scores of other tokens do not change.
 
     Args:
         context: the token before the first, and the output so far.
+        size: of n-grams; 0 for no such rule.
+        phrases: those that may not occur.
 
     Returns:
-        the tokens that followed earlier occurrences of the last ``size - 1`` tokens
+        the tokens that followed earlier occurrences of the last ``size - 1`` tokens, and those that
+        end a phrase whose other tokens are the last ones
     """
-    n = size - 1
-    last = context[len(context) - n :]
-    return [context[at + n] for at in range(len(context) - n) if list(context[at : at + n]) == last]
+    given, found = list(context), []
+    if size:
+        n = size - 1
+        last = given[len(given) - n :]
+        found = [given[at + n] for at in range(len(given) - n) if given[at : at + n] == last]
+    output = given[1:]
+    ends = [token for *before, token in phrases if output[len(output) - len(before) :] == before]
+    return found + ends

@@ -14,7 +14,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..engine.rules import Limits
-from ..engine.searches import Recipe, Result, SearchOptions
+from ..engine.searches import Phrases, Recipe, Result, SearchOptions
 from ..network import Ensemble
 from ..network.support import check_dictionaries
 from ..orders.token_order import TRAINING_OF_TWO
@@ -53,6 +53,7 @@ class DecodingGenerator(ABC):
         keeps_one_hypothesis: whether ``--beam`` and ``--nbest`` above 1 are invalid.
         accepts_blocks: whether the statistics record the number of tokens kept per step.
         verifies_drafts: whether it accepts drafts given for the sentences.
+        forbids_phrases: whether outputs can be kept from containing given phrases.
         tokens_per_step: the number of tokens that the model has to predict per step.
         honours: the flags of fairseq's optional features that this method supports.
         network: the models, for :meth:`translate`.
@@ -71,6 +72,7 @@ class DecodingGenerator(ABC):
     keeps_one_hypothesis = False
     accepts_blocks = True
     verifies_drafts = False
+    forbids_phrases = True
     tokens_per_step = 1
     honours: frozenset[str] = frozenset({NO_REPEAT})
     block_name = Statistics.block_name
@@ -309,7 +311,8 @@ class DecodingGenerator(ABC):
         Args:
             models: ignored, as in fairseq: the ensemble is fixed at construction.
             sample: a fairseq batch with ``net_input``. It may have ``drafts``, int64 ``[D]`` for
-                each sentence and empty for none, which are verified (``--draft-file``).
+                each sentence and empty for none, which are verified (``--draft-file``), and
+                ``forbidden``, lists of the phrases that each output may not contain.
             prefix_tokens: int64 ``[B, P]``, forced first tokens, padded on the right.
             constraints: phrases that the outputs have to contain, int64 ``[B, P]``, packed as by
                 fairseq's ``pack_constraints``.
@@ -342,6 +345,7 @@ class DecodingGenerator(ABC):
             request = Request(sources, ids, self.first_token(bos), prefix_tokens, drafts)
             request.constraints = phrases_of(constraints, self.dictionary)
             request.ordered = getattr(self.args, "constraints", None) == "ordered"
+            request.forbidden = self._forbidden_of(sample)
             results = sorted(self.run(request), key=lambda result: result.id)
             if not self.accepts_blocks:
                 results = [result._replace(blocks=[]) for result in results]
@@ -453,6 +457,22 @@ class DecodingGenerator(ABC):
         remedy = "encode them with the target's dictionary"
         check_ids("drafts", torch.cat(list(drafts)), self.dictionary, remedy)
         return drafts
+
+    def _forbidden_of(self, sample: dict[str, Any]) -> Optional[list[Phrases]]:
+        """
+        Raises:
+            ValueError: if the method has no such rule, and for tokens that are not in the
+                dictionary.
+        """
+        forbidden = sample.get("forbidden")
+        if forbidden is None:
+            return None
+        if not self.forbids_phrases:
+            raise ValueError(f"forbidden: not possible with --decoding {self.name}; remove it")
+        tokens = torch.tensor([token for own in forbidden for phrase in own for token in phrase])
+        remedy = "encode them with the target's dictionary"
+        check_ids("forbidden", tokens, self.dictionary, remedy)
+        return forbidden
 
     def _ids(self, sample: dict[str, Any], n_sentences: int) -> list[int]:
         first = self._next_id

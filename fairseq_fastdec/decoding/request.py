@@ -128,6 +128,7 @@ class Request:
         constraints: the phrases that each output has to contain, as lists of tokens; ``None`` if
             the batch has none.
         ordered: whether outputs have them in this order.
+        forbidden: the phrases that each output may not contain; ``None`` if the batch has none.
     """
 
     sources: Sources
@@ -139,6 +140,7 @@ class Request:
     random_states: Optional[np.ndarray] = None
     constraints: Optional[list[Phrases]] = None
     ordered: bool = False
+    forbidden: Optional[list[Phrases]] = None
 
     @property
     def n(self) -> int:

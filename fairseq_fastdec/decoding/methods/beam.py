@@ -126,4 +126,6 @@ class FixedBeam(DecodingGenerator):
         for beam, phrases in zip(beams, request.constraints or ()):
             if phrases:
                 beam.growing[0].progress = Progress.begin(phrases, request.ordered)
+        for beam, forbidden in zip(beams, request.forbidden or ()):
+            beam.forbidden = forbidden
         return beams

@@ -107,9 +107,9 @@ class BeamBatch:
                 force(log_probs[row], only)
             elif due is not None:
                 force(log_probs[row], due)
-            elif self._rules.no_repeat_ngram_size:
-                context = [bos, *candidate.tokens]
-                forbidden = forbidden_after(context, self._rules.no_repeat_ngram_size)
+            elif self._rules.no_repeat_ngram_size or beam.forbidden:
+                given = self._rules.no_repeat_ngram_size, beam.forbidden
+                forbidden = forbidden_after([bos, *candidate.tokens], *given)
                 log_probs[row, forbidden] = -math.inf
             if only is not None and self._rule.is_transformers:
                 log_probs[row, only] = 0.0

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from fairseq.dataclass import ChoiceEnum
 
+from ...engine.searches import Phrases
 from ..constraints import GenerationRules
 from ..hypothesis import Hypothesis, best_first, hypothesis
 from ..option_rules import option
@@ -100,6 +101,7 @@ class Beam:
         forced: the tokens that hypotheses have to begin with.
         n_waived: the number of first tokens for which --min-len is waived.
         allowed: the target types that a shortlist allows for the source; ``None`` for all.
+        forbidden: the phrases that hypotheses may not contain.
         growing: the candidates to be expanded, all of the same length, best first.
         waiting: finished candidates on the beam that are not the best one (appendix A.1).
         final: the hypotheses of the result.
@@ -112,6 +114,7 @@ class Beam:
     forced: list[int]
     n_waived: int
     allowed: Optional[np.ndarray] = None
+    forbidden: Phrases = field(default_factory=list)
     growing: list[Candidate] = field(default_factory=lambda: [Candidate([], [], 0.0)])
     waiting: list[Candidate] = field(default_factory=list)
     final: list[Candidate] = field(default_factory=list)

@@ -84,6 +84,7 @@ class DoubleToken(DecodingGenerator):
     tokens_per_step = 2
     # Without --no-repeat-ngram-size: n-grams are unknown while tokens are added at both ends.
     honours = frozenset()
+    forbids_phrases = False
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         self.order = common_order([model.decoder.token_order for model in models])

@@ -116,7 +116,7 @@ class OutputBatch:
         """
         log_probs = self.network.log_probs(features)
         limited = self.limited(log_probs, range(first, first + features.size(1)))
-        return self._without_repeated_ngrams(limited, first)
+        return self._without_forbidden(limited, first)
 
     def limited(self, log_probs: Tensor, offsets: Sequence[int]) -> Tensor:
         """Apply the rules about lengths and single tokens in place.
@@ -230,18 +230,20 @@ class OutputBatch:
         tokens, scores = (part[sentence, :n].clone() for part in (self._tokens, self._scores))
         return hypothesis(tokens, self.rules.score(scores.tolist()), scores)
 
-    def _without_repeated_ngrams(self, log_probs: Tensor, first: int) -> Tensor:
-        """Apply --no-repeat-ngram-size in place to the distributions ``[R, T, V]`` after the fed
-        tokens.
+    def _without_forbidden(self, log_probs: Tensor, first: int) -> Tensor:
+        """Apply --no-repeat-ngram-size and forbidden phrases, in place, to the distributions
+        ``[R, T, V]`` after the fed tokens.
         """
-        size = self.rules.no_repeat_ngram_size
-        if not size:
+        size, given = self.rules.no_repeat_ngram_size, self.request.forbidden
+        if not size and given is None:
             return log_probs
-        for row, length in enumerate(self.lengths.tolist()):
-            output = [self.request.bos, *self._tokens[self.sentence[row], :length].tolist()]
+        columns = (self.lengths.tolist(), self.sentence.tolist())
+        for row, (length, sentence) in enumerate(zip(*columns)):
+            output = [self.request.bos, *self._tokens[sentence, :length].tolist()]
+            phrases = [] if given is None else given[sentence]
             fed = self._fed[row].tolist()
             for place in range(len(fed)):
-                forbidden = forbidden_after(output + fed[1 - first : place + 1], size)
+                forbidden = forbidden_after(output + fed[1 - first : place + 1], size, phrases)
                 log_probs[row, place, forbidden] = -math.inf
         return log_probs
 

@@ -71,6 +71,7 @@ void Limits::forbid(int64_t state, const Rules &rules, const Request &sentence,
                     const std::vector<int64_t> &context) {
   if (rules.no_repeat_ngram) rules.find_repeats(context, forbidden[state]);
   for (const Phrase &phrase : sentence.forbidden)
+    // The token before the output is no part of it.
     if (phrase.size() <= context.size() &&
         std::equal(phrase.begin(), phrase.end() - 1, context.end() - (phrase.size() - 1)))
       forbidden[state].push_back(phrase.back());

@@ -12,7 +12,13 @@ from tests.support import tiny
 from tests.support.against_fairseq import fairseq_generator
 from tests.support.compiled import compiled, examples
 from tests.support.to_read import assert_same_lists, compiled_method, method_to_read
-from tests.support.trained_models import TASK, stock_model
+from tests.support.trained_models import (
+    DOUBLE_TASKS,
+    TASK,
+    blockwise_model,
+    double_model,
+    stock_model,
+)
 
 EOS, N_SPECIAL = TASK.target_dictionary.eos(), TASK.target_dictionary.nspecial
 N_TYPES = len(TASK.target_dictionary)
@@ -215,3 +221,45 @@ def test_constraints_are_met_only_by_outputs_that_contain_them(own, ordered, out
             end = contains(output, phrase, end if ordered else 0)
             assert end >= 0
     assert 0 <= progress.bank <= progress.n_tokens
+
+
+def with_forbidden(lengths, forbidden):
+    sample = sample_of(lengths)
+    sample["forbidden"] = forbidden
+    return sample
+
+
+@compiled
+@pytest.mark.parametrize(
+    "method", ["greedy", "blockwise", "beam", "streaming", "lookahead", "jacobi"]
+)
+@settings(max_examples=examples(8))
+@given(batch=batches, size=st.sampled_from([0, 3]))
+def test_forbidden_phrases_do_not_occur(method, batch, size):
+    """Each sentence has its own; without them its translation is as before."""
+    models = [blockwise_model() if method == "blockwise" else stock_model()]
+    lengths, forbidden = map(list, zip(*batch))
+    options = dict(beam=3 if method in ("beam", "streaming") else 1, no_repeat_ngram_size=size)
+    makers = [method_to_read, compiled_method]
+    ours, theirs = (
+        make(models, method, **OPTIONS, **options).generate(
+            models, with_forbidden(lengths, forbidden)
+        )
+        for make in makers
+    )
+    assert_same_lists(ours, theirs)
+    plain = method_to_read(models, method, **OPTIONS, **options)
+    plain = plain.generate(models, sample_of(lengths))
+    for own, hypotheses, expected in zip(forbidden, ours, plain):
+        tokens = [one["tokens"].tolist() for one in hypotheses]
+        assert all(contains(output, phrase) < 0 for output in tokens for phrase in own)
+        before = [one["tokens"].tolist() for one in expected]
+        if all(contains(output, phrase) < 0 for output in before[:1] for phrase in own):
+            assert method != "greedy" or tokens == before
+
+
+def test_methods_without_forbidden_phrases():
+    models, task = [double_model()], DOUBLE_TASKS["bidirectional"]
+    method = compiled_method(models, "double_token", task=task)
+    with pytest.raises(ValueError, match="forbidden: not possible with --decoding double_token"):
+        method.generate(models, with_forbidden([3], [[[N_SPECIAL]]]))
