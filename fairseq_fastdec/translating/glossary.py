@@ -149,7 +149,9 @@ def _applies(own: Optional[Pair], pair: Pair) -> bool:
     if own is None:
         return True
     return all(
-        name is not None and wanted is not None and (name == wanted or are_same(name, wanted))
+        name is not None
+        and wanted is not None
+        and (name == wanted or are_same(name, wanted) or are_same(wanted, name))
         for name, wanted in zip(pair, own)
     )
 
