@@ -270,8 +270,7 @@ class Translator(ABC):
 
     def _scored(self, pairs: Sequence[tuple[str, str]], request: Any, details: bool) -> list[Found]:
         """Score targets; pairs of stripped texts."""
-        # The sentences of a batch cost the same: they take one decoder invocation each.
-        jobs = (self._scoring_job(*pair, request) for pair in pairs)
+        jobs: Iterable[Any] = (self._scoring_job(*pair, request) for pair in pairs)
         found = dict(self._results(jobs, request, details, in_order=False))
         return [found[number] for number in range(len(pairs))]
 
