@@ -12,7 +12,7 @@ from ..translating.language_codes import language_of
 from ..translating.results import BYTE_ORDER_MARK
 from ..translating.turns import in_turns
 
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 # Takes a sentence and its drafts, and returns the hypotheses, best first.
 Translate = Callable[[str, Optional[list[str]]], Awaitable[list[str]]]
 # A draft has at most MOST_TIMES * len(sentence) + MOST_MORE characters; a longer one must belong to
@@ -184,10 +184,10 @@ def _drafts_of(text: SplitText, draft: Optional[SplitText]) -> Iterator[Optional
 
 
 async def at_most(
-    n: int, call: Callable[..., Awaitable[Result]], arguments: Iterable[tuple[Any, ...]]
-) -> list[Result]:
+    n: int, call: Callable[..., Awaitable[Returned]], arguments: Iterable[tuple[Any, ...]]
+) -> list[Returned]:
     """Await calls with each of the arguments, n at the same time; their results, in order."""
-    found: dict[int, Result] = {}
+    found: dict[int, Returned] = {}
 
     async def work() -> None:
         # All workers take from the same iterator.
