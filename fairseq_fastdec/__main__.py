@@ -35,6 +35,7 @@ COMMANDS = {
     "import": ("convert a model of Hugging Face, Marian or Firefox", "importing.command"),
     "export": ("convert a checkpoint to a bundle, one file that needs no torch", "tools.export"),
     "translate": ("translate lines of text on all cores", "corpora.command"),
+    "score": ("score given translations of lines of text", "corpora.scoring"),
     "distill": ("create training data from a teacher's translations", "tools.distillation.command"),
     "build-shortlist": ("create a lexical table for --shortlist", "tools.shortlisting.command"),
     "average-checkpoints": ("average the parameters of checkpoints", "tools.average_checkpoints"),

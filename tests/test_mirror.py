@@ -21,6 +21,7 @@ ELSEWHERE = {
     "benchmarks/imported/models.py": "benchmarks/imported/test_command.py",
     "benchmarks/profile_engine/__main__.py": "benchmarks/profile_engine/test_command.py",
     "data/draft_lines.py": "decoding/test_draft_file.py",
+    "checkpoints/scoring.py": "translating/test_scoring.py",
     "checkpoints/task_start.py": "translating/test_translator.py",
     "checkpoints/whole_batches.py": "checkpoints/test_translator.py",
     "decoding/building.py": "decoding/test_build.py",

@@ -3,6 +3,7 @@
 ``scripts/check_runtime.py`` tries real ones.
 """
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,16 @@ def test_help(words, part):
 def test_a_bundle(bundle_path, translator):  # noqa: F811
     done = without("torch,fairseq", COMMAND, "translate", bundle_path, text="Save the file.\n")
     assert (done.returncode, done.stdout) == (0, f"{translator.translate('Save the file.')}\n")
+
+
+@compiled
+def test_scores_with_a_bundle(bundle_path, translator, tmp_path):  # noqa: F811
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text("Save the file.\n"), target.write_text("Speichern Sie die Datei.\n")
+    words = ["score", bundle_path, "--source", source, "--target", target]
+    done = without("torch,fairseq", COMMAND, *words)
+    score = translator.score("Save the file.", "Speichern Sie die Datei.") / math.log(2)
+    assert (done.returncode, done.stdout) == (0, f"{score:.4f}\n")
 
 
 LOAD = """

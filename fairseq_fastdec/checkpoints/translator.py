@@ -1,5 +1,6 @@
 """Translates with the models of checkpoints."""
 
+import math
 from argparse import Namespace
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
@@ -8,19 +9,24 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
+import torch
 from fairseq.dataclass.configs import GenerationConfig
 
 from ..decoding import DecodingGenerator
 from ..engine.kernels import loading
+from ..engine.rules import SearchRules
 from ..engine.searches import Recipe
+from ..processes.cores import TURNS
 from ..translating.generation_options import COUNT, shown
 from ..translating.languages import Languages, Pair, chosen_pair
 from ..translating.registry import STOCK, decoding_names, generator_class
-from ..translating.results import Problem
+from ..translating.results import NOT_FINITE, Problem
+from ..translating.scoring import encoded_target, score_or_details
 from ..translating.translation_memory import TranslationMemory
 from ..translating.translator import Found, SentenceJob, Translator, check_verifies
 from .codec import TaskCodec, as_tensors
 from .kept_generators import KeptGenerators, key_of
+from .scoring import PairToScore, scores_in_torch
 from .task_start import TaskStart
 from .whole_batches import LEFT_OUT, SourceLimit, WholeBatches, output_of, stripped_by
 
@@ -37,7 +43,7 @@ OF_BEAMS = frozenset({"beam", "nbest"})
 OF_COMMANDS = {
     "print_alignment": "give alignment=True and details=True",
     "replace_unk": "use fairseq-generate",
-    "score_reference": "use fairseq-generate, or the hub interface's score()",
+    "score_reference": "use score()",
     "constraints": "use fairseq-interactive",
     "draft_file": "give drafts=[...]",
     "print_step": "remove it",
@@ -222,6 +228,43 @@ class CheckpointTranslator(Translator):
                     tokens[number].tolist(), removed, outputs, details, alignments
                 )
         return found
+
+    def _scored(
+        self, pairs: Sequence[tuple[str, str]], request: CheckpointRequest, details: bool
+    ) -> list[Found]:
+        self.task.check_token_order("score()")
+        if self._joining(request) is not None:
+            return super()._scored(pairs, request, details)
+        read = [self._pair_to_score(*pair, request) for pair in pairs]
+        found: list[Found] = [own if isinstance(own, Problem) else LEFT_OUT for own in read]
+        given = {place: own for place, own in enumerate(read) if isinstance(own, PairToScore)}
+        if not given:
+            return found
+        dictionaries = (self.codec.source, self.codec.target)
+        limits = (request.batch_size, request.max_tokens, torch.device(self._device))
+        with TURNS:
+            outputs = list(scores_in_torch(self.models, dictionaries, given, *limits))
+        for place, output in outputs:
+            found[place] = NOT_FINITE
+            if math.isfinite(output.score):
+                pair = given[place]
+                removed = {self.codec.target.eos(), *pair.start.prefix}
+                written = partial(self._written, pair.source, removed)
+                found[place] = score_or_details(written, [output], details)
+        return found
+
+    def _pair_to_score(
+        self, text: str, target: str, request: CheckpointRequest
+    ) -> Union[PairToScore, Problem]:
+        source = self._source(text, request)
+        if isinstance(source, Problem):
+            return source
+        start, words = self.of_pair(request.pair).start.of(source), self.codec.target
+        limits = [model.max_decoder_positions() for model in self.models]
+        most = min(limits if request.max_tokens is None else [*limits, request.max_tokens])
+        rules = SearchRules(words.pad(), words.unk(), words.eos(), max_positions=most)
+        tokens = encoded_target(target, self.codec, rules, len(start.prefix))
+        return tokens if isinstance(tokens, Problem) else PairToScore(source, start, tokens)
 
     def _source(self, text: str, request: CheckpointRequest) -> Union[list[int], Problem]:
         """The tokens of a sentence, with EOS."""

@@ -1,4 +1,4 @@
-"""The command ``translate``: text files, text to text, on all cores and resumable.
+"""The command ``translate``: text files, text to text, on all cores and resumable; and ``score``.
 
 From the bottom up:
 
@@ -16,4 +16,5 @@ From the bottom up:
 - ``manifest`` the settings that the output depends on
 - ``directory_lock`` prevents two processes from doing the same work
 - ``arguments``, ``command`` the command line
+- ``scoring`` the command ``score``
 """

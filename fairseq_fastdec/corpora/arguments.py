@@ -91,10 +91,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     args, unknown = parser.parse_known_args(arguments)
     if unknown or args.model != [bundle]:
         flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
-        raise ValueError(
-            f"{[*flags, bundle][0]}: not possible with a bundle, which contains data and options "
-            "of its export; give the bundle and remove this, or name a checkpoint"
-        )
+        raise ValueError(not_of_bundles([*flags, bundle][0]))
     memory = given(args, MEMORY_OPTIONS)
     if memory and args.draft_file is not None:
         raise ValueError("--draft-file: cannot be combined with --memory-source; remove one")
@@ -102,6 +99,30 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     options["batch_size"] = args.batch_size
     args.model = CorpusModel([bundle], options, args.draft_file)
     return args
+
+
+def add_text_of_checkpoint(group: Any) -> None:
+    """Add the options of :data:`TEXT_OPTIONS`."""
+    group.add_argument("--data", metavar="DIR", help="the dictionaries (default: the checkpoint's)")
+    group.add_argument("-s", "--source-lang", metavar="LANG", help="default: the checkpoint's")
+    group.add_argument("-t", "--target-lang", metavar="LANG", help="default: the checkpoint's")
+    group.add_argument(
+        "--tokenizer",
+        metavar="NAME",
+        help="fairseq's name or none (default: moses with BPE codes)",
+    )
+    group.add_argument(
+        "--bpe", metavar="NAME", help="fairseq's name or none (default: that of the codes)"
+    )
+    group.add_argument("--bpe-codes", metavar="FILE", help="default: next to the checkpoint")
+
+
+def not_of_bundles(word: str) -> str:
+    """The error for a word of a command line that cannot be combined with a bundle."""
+    return (
+        f"{word}: not possible with a bundle, which contains data and options of its export; give "
+        "the bundle and remove this, or name a checkpoint"
+    )
 
 
 def _add_checkpoint_options(parser: argparse.ArgumentParser) -> list[str]:
@@ -116,18 +137,7 @@ def _add_checkpoint_options(parser: argparse.ArgumentParser) -> list[str]:
     from ..fairseq_patches.help import as_ours
 
     group = as_ours(parser.add_argument_group("model"))
-    group.add_argument("--data", metavar="DIR", help="the dictionaries (default: the checkpoint's)")
-    group.add_argument("-s", "--source-lang", metavar="LANG", help="default: the checkpoint's")
-    group.add_argument("-t", "--target-lang", metavar="LANG", help="default: the checkpoint's")
-    group.add_argument(
-        "--tokenizer",
-        metavar="NAME",
-        help="fairseq's name or none (default: moses with BPE codes)",
-    )
-    group.add_argument(
-        "--bpe", metavar="NAME", help="fairseq's name or none (default: that of the codes)"
-    )
-    group.add_argument("--bpe-codes", metavar="FILE", help="default: next to the checkpoint")
+    add_text_of_checkpoint(group)
     group.add_argument("--user-dir", metavar="DIR", help="as in fairseq")
     group.add_argument("--cpu", action="store_true", help="do not use GPUs")
     group.add_argument("--fp16", action="store_true", help="half precision on GPUs")

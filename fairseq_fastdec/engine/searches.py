@@ -156,7 +156,25 @@ class Recipe:
     def beginning(self, bos: int, prefix: tuple[int, ...]) -> "Recipe":
         """A recipe with other first tokens, whose sentences share batches with this one's."""
         other = replace(self, bos=bos, prefix=prefix)
-        vars(other).update(search=self.search, _idle=self._idle)
+        vars(other).update(search=self.search, scoring=self.scoring, _idle=self._idle)
+        return other
+
+    @cached_property
+    def scoring(self) -> "Recipe":
+        """A recipe without rules, to score outputs that :meth:`of_target` forces."""
+        own = self.rules
+        rules = SearchRules(own.pad, own.unk, own.eos, max_positions=own.max_positions, min_len=0)
+        return Recipe(self.models, rules, SearchOptions("blocks", {}), 1.0, self.bos)
+
+    def of_target(self, bos: int, target: tuple[int, ...]) -> "Recipe":
+        """A recipe with one possible output, which is scored in one decoder invocation.
+
+        Args:
+            target: its tokens without EOS, fewer than ``rules.max_positions``.
+        """
+        # EOS follows, since it is the only token at the maximum length.
+        other = self.beginning(bos, target)
+        other.rules = replace(self.rules, max_len_b=len(target))
         return other
 
     def new_search(self) -> Any:

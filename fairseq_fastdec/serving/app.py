@@ -1,5 +1,6 @@
 """The HTTP interface, compatible with LibreTranslate and NeMo Curator's translation stage."""
 
+from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -26,12 +27,13 @@ from .requests import (
     MAX_ALTERNATIVES,
     alternatives_of,
     drafts_of,
+    pairs_of,
     read_fields,
     string_of,
     texts_of,
 )
 from .slow_clients import in_time, while_connected
-from .texts import split_texts, translate_texts
+from .texts import at_most, split_texts, translate_texts
 
 PAGE = Path(__file__).with_name("page.html")
 AUTO = "auto"
@@ -144,6 +146,17 @@ class Service:
         pair = self._pair(string_of(fields, "src_lang"), string_of(fields, "tgt_lang"))
         found = await self._translated(request, pair, texts, False, 1)
         return JSONResponse({"translations": [best[0] for best in found]})
+
+    async def score(self, request: Request) -> Response:
+        fields = await self._fields(request)
+        pairs = pairs_of(fields, self.options)
+        source, target = string_of(fields, "source", AUTO), string_of(fields, "target")
+        if source.lower() == AUTO:
+            source = self._detected([text for text, _ in pairs]).language
+        model = self._pair(source, target)
+        work = self._score_pairs(model, pairs)
+        scores = await self._answered(request, model, work, sum(len(own) for own, _ in pairs))
+        return JSONResponse({"scores": scores})
 
     async def detect(self, request: Request) -> Response:
         fields = await self._fields(request)
@@ -263,18 +276,48 @@ class Service:
         drafts: Optional[list[str]] = None,
     ) -> list[list[str]]:
         """The n translations of each text, best first."""
-        work = while_connected(request, self._translate_texts(pair, texts, is_html, n, drafts))
+        work = self._translate_texts(pair, texts, is_html, n, drafts)
+        return await self._answered(request, pair, work, sum(map(len, texts)))
+
+    async def _answered(
+        self,
+        request: Request,
+        pair: LanguagePair,
+        work: Coroutine[Any, Any, Any],
+        n_characters: int,
+    ) -> Any:
+        """The result of a model's work for a request.
+
+        Args:
+            n_characters: of the source texts.
+
+        Raises:
+            HTTPException: if it cannot be done, or not in time.
+        """
         limit = self.options.timeout_seconds
         try:
-            found = await in_time(work, limit, 504, f"not translated within {limit} seconds")
+            found = await in_time(
+                while_connected(request, work), limit, 504, f"not done within {limit} seconds"
+            )
         except QueueFull as error:
             raise HTTPException(429, str(error), {"Retry-After": "1"}) from error
         except SentenceError as error:
             raise HTTPException(400, next(iter(error.errors.values()))) from error
         except ValueError as error:
             raise HTTPException(400, str(error)) from error
-        self.metrics.characters.labels(pair.source, pair.target).inc(sum(map(len, texts)))
+        self.metrics.characters.labels(pair.source, pair.target).inc(n_characters)
         return found
+
+    async def _score_pairs(self, pair: LanguagePair, texts: list[tuple[str, str]]) -> list[float]:
+        sentences = self.metrics.sentences.labels(pair.source, pair.target)
+        options: dict[str, Any] = {**pair.of_call()}
+
+        async def score(source: str, target: str) -> float:
+            found = await pair.translator.score_async(source, target, **options)
+            sentences.inc()
+            return found
+
+        return await at_most(self.at_once, score, texts)
 
     async def _translate_texts(
         self,
@@ -325,6 +368,7 @@ def create_app(pairs: list[LanguagePair], options: ServerOptions) -> MeasuredApp
     routes = [
         get("/", service.page),
         post("/translate", service.translate),
+        post("/score", service.score),
         post("/detect", service.detect),
         get("/languages", service.languages),
         get("/frontend/settings", service.settings),

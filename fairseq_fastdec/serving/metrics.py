@@ -27,10 +27,13 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         pair = ["source", "target"]
         self.sentences = Counter(
-            "fastdec_sentences", "Sentences translated", pair, registry=self.registry
+            "fastdec_sentences", "Sentences translated or scored", pair, registry=self.registry
         )
         self.characters = Counter(
-            "fastdec_characters", "Characters of texts translated", pair, registry=self.registry
+            "fastdec_characters",
+            "Characters of texts translated or scored",
+            pair,
+            registry=self.registry,
         )
         self.requests = Counter(
             "fastdec_requests", "Requests answered", ["path", "status"], registry=self.registry

@@ -3,12 +3,14 @@
 from typing import Any
 
 from .config import ServerOptions
+from .texts import MOST_CHARS
 
 JSON = "application/json"
 DRAFT = (
     "an earlier translation of each text of q, in the same order; the model verifies it, so the "
     "response is the same, but faster where they agree; empty or missing for none"
 )
+PAIR = "a sentence and its translation; they are not split into sentences"
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -52,6 +54,16 @@ def description(
         },
         ["texts", "src_lang", "tgt_lang"],
     )
+    sentence = {"type": "string", "maxLength": min(MOST_CHARS, options.max_chars)}
+    pair = {"type": "array", "items": sentence, "minItems": 2, "maxItems": 2, "description": PAIR}
+    scored = _object(
+        {
+            "pairs": {"type": "array", "items": pair, "maxItems": options.max_texts},
+            **languages,
+            **key,
+        },
+        ["pairs", "source", "target"],
+    )
     detected = _object(
         {"language": {"type": "string"}, "confidence": {"type": "number"}},
         ["language", "confidence"],
@@ -92,6 +104,11 @@ def description(
                 },
                 translated,
             ),
+            "/score": _post(
+                "The mean log-probability of the tokens of given translations",
+                {JSON: scored},
+                _object({"scores": {"type": "array", "items": {"type": "number"}}}, ["scores"]),
+            ),
             "/detect": _post(
                 "The most probable language of a text among the source languages",
                 dict.fromkeys((JSON, *FORMS), _object({"q": text, **key}, ["q"])),
@@ -127,7 +144,7 @@ def _post(
         "413": "the body, or a text in it, is too long",
         "429": "too many sentences are waiting; see Retry-After",
         "500": "internal error",
-        "504": "the translation took too long",
+        "504": "it took too long",
     }
     answers: dict[str, Any] = {
         status: {"description": reason, "content": error} for status, reason in reasons.items()

@@ -64,6 +64,10 @@ class Replica:
         """See :meth:`..translating.translator.Translator.translate_async`."""
         return await self._translator.translate_async(text, **options)
 
+    async def score(self, text: str, translation: str, options: dict[str, Any]) -> Any:
+        """See :meth:`..translating.translator.Translator.score_async`."""
+        return await self._translator.score_async(text, translation, **options)
+
 
 class ClusterTranslator:
     """Translates sentences with replicas.
@@ -82,7 +86,15 @@ class ClusterTranslator:
         self.n_calls = 0
 
     async def translate_async(self, text: str, **options: Any) -> Any:
-        """See :meth:`..translating.translator.Translator.translate_async`.
+        """See :meth:`..translating.translator.Translator.translate_async`, and :meth:`_called`."""
+        return await self._called("translate", text, options)
+
+    async def score_async(self, text: str, translation: str, **options: Any) -> Any:
+        """See :meth:`..translating.translator.Translator.score_async`, and :meth:`_called`."""
+        return await self._called("score", text, translation, options)
+
+    async def _called(self, method: str, *arguments: Any) -> Any:
+        """The result of a method of :class:`Replica`.
 
         Raises:
             QueueFull: if too many sentences wait.
@@ -94,7 +106,7 @@ class ClusterTranslator:
         self.n_calls += 1
         try:
             for attempt in range(MOST_ATTEMPTS):
-                response = self._handle.translate.remote(text, options)
+                response = getattr(self._handle, method).remote(*arguments)
                 try:
                     return await response
                 except asyncio.CancelledError:

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from ..translating.results import BYTE_ORDER_MARK
 from ..translating.turns import in_turns, turn
 from .config import ServerOptions
+from .texts import MOST_CHARS
 
 MAX_ALTERNATIVES = 10
 MAX_FIELDS = 1100
@@ -199,6 +200,30 @@ def texts_of(fields: dict[str, Any], name: str, options: ServerOptions) -> list[
     for text in texts:
         check_unicode(name, text)
     return [text.removeprefix(BYTE_ORDER_MARK) for text in texts]
+
+
+def pairs_of(fields: dict[str, Any], options: ServerOptions) -> list[tuple[str, str]]:
+    """The pairs of a text and a translation in the field ``pairs``.
+
+    Raises:
+        HTTPException: 400 for another type, 413 if there are too many or they are too long.
+    """
+    pairs = fields.get("pairs")
+    if not isinstance(pairs, list) or not all(
+        isinstance(pair, list) and [*map(type, pair)] == [str, str] for pair in pairs
+    ):
+        raise HTTPException(400, "pairs: must be a list of [TEXT, TRANSLATION], both strings")
+    if len(pairs) > options.max_texts:
+        raise HTTPException(413, f"pairs: {len(pairs)} pairs; the limit is {options.max_texts}")
+    sources, targets = (
+        texts_of({"pairs": [pair[side] for pair in pairs]}, "pairs", options) for side in (0, 1)
+    )
+    longest = max(map(len, [*sources, *targets]), default=0)
+    if longest > MOST_CHARS:
+        raise HTTPException(
+            413, f"pairs: a text has {longest} characters; the limit of a sentence is {MOST_CHARS}"
+        )
+    return list(zip(sources, targets))
 
 
 def drafts_of(fields: dict[str, Any], n: int, options: ServerOptions) -> Optional[list[str]]:

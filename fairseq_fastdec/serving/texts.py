@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, count, islice, repeat, zip_longest
-from typing import Any, Optional
+from itertools import chain, islice, repeat, zip_longest
+from typing import Any, Optional, TypeVar
 
 import sentencex
 
@@ -12,6 +12,7 @@ from ..translating.language_codes import language_of
 from ..translating.results import BYTE_ORDER_MARK
 from ..translating.turns import in_turns
 
+Returned = TypeVar("Returned")
 # Takes a sentence and its drafts, and returns the hypotheses, best first.
 Translate = Callable[[str, Optional[list[str]]], Awaitable[list[str]]]
 # A draft has at most MOST_TIMES * len(sentence) + MOST_MORE characters; a longer one must belong to
@@ -152,18 +153,9 @@ async def translate_texts(
         zip(part.sentences, _drafts_of(part, draft))
         for part, draft in zip(parts, repeat(None) if drafts is None else drafts)
     )
-    found: dict[int, list[str]] = {}
-
-    async def work() -> None:
-        # All workers take from the same iterator.
-        for number, (sentence, candidates) in calls:
-            found[number] = await translate(sentence, candidates)
-
-    calls = enumerate(pairs)
     n_sentences = sum(len(part.sentences) for part in parts)
-    await gather([work() for _ in range(min(at_once, n_sentences))])
-    hypotheses = map(found.__getitem__, count())
-    joined = await in_turns(_joined(parts, hypotheses, n))
+    found = await at_most(min(at_once, n_sentences), translate, pairs)
+    joined = await in_turns(_joined(parts, iter(found), n))
     return [joined[start : start + n] for start in range(0, len(joined), n)]
 
 
@@ -189,6 +181,22 @@ def _drafts_of(text: SplitText, draft: Optional[SplitText]) -> Iterator[Optional
         # Bounds the time for tokenising a draft, which can be repeated for each sentence.
         near = [text for text in near if len(text) <= MOST_TIMES * len(sentence) + MOST_MORE]
         yield near or None
+
+
+async def at_most(
+    n: int, call: Callable[..., Awaitable[Returned]], arguments: Iterable[tuple[Any, ...]]
+) -> list[Returned]:
+    """Await calls with each of the arguments, n at the same time; their results, in order."""
+    found: dict[int, Returned] = {}
+
+    async def work() -> None:
+        # All workers take from the same iterator.
+        for number, own in calls:
+            found[number] = await call(*own)
+
+    calls = enumerate(arguments)
+    await gather([work() for _ in range(n)])
+    return [found[number] for number in range(len(found))]
 
 
 async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:

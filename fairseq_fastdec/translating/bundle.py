@@ -108,7 +108,8 @@ class BundleTranslator(Translator):
         request: BundleRequest,
         details: bool,
     ) -> list[Found]:
-        found = dict(self._results(zip(texts, drafts), request, details, in_order=False))
+        jobs = self._jobs(zip(texts, drafts), request, details)
+        found = dict(self._results(jobs, request, details, in_order=False))
         return [found[number] for number in range(len(texts))]
 
     def _job(

@@ -81,8 +81,11 @@ class SentenceError(ValueError):
         return SentenceError, (self.errors, self.translations)
 
 
-def texts_of(texts: Any) -> list[Any]:
+def texts_of(texts: Any, name: str = "texts") -> list[Any]:
     """The texts of a call, which may be an iterable that can be read only once.
+
+    Args:
+        name: the argument, for the message.
 
     Raises:
         TypeError: for anything but a text or an iterable.
@@ -90,22 +93,23 @@ def texts_of(texts: Any) -> list[Any]:
     if isinstance(texts, str):
         return [texts]
     if isinstance(texts, bytes) or not isinstance(texts, Iterable):
-        raise TypeError(f"texts: of type {type(texts).__name__}; give a text, or a list of texts")
+        raise TypeError(f"{name}: of type {type(texts).__name__}; give a text, or a list of texts")
     return list(texts)
 
 
-def stripped(text: Any, number: int) -> str:
+def stripped(text: Any, number: int, name: str = "texts") -> str:
     """A text without leading and trailing white space, and without a byte order mark.
 
     Args:
         number: the number of the text in a call, for the message.
+        name: the argument, likewise.
 
     Raises:
         TypeError: for anything but text.
     """
     if not isinstance(text, str):
         raise TypeError(
-            f"texts: sentence {number} (from 0) is of type {type(text).__name__}; give a text, or "
+            f"{name}: sentence {number} (from 0) is of type {type(text).__name__}; give a text, or "
             "a list of texts"
         )
     return text.strip().removeprefix(BYTE_ORDER_MARK).lstrip()

@@ -111,14 +111,13 @@ class TextCodec:
         """The tokens of a sentence, with EOS."""
         return self._tried(self.source_numbers, text)
 
+    def encode_target(self, text: str) -> Union[list[int], Problem]:
+        """The tokens of a translation, with EOS."""
+        return self._encoded(self.target, text)
+
     def tokens(self, dictionary: Any, text: str) -> list[int]:
         """The tokens of a text, with EOS; none if the tokeniser raises an error."""
-        coders = self.target_coders if dictionary is self.target else self.coders
-
-        def encode(text: str) -> list[int]:
-            return numbers_of(dictionary, self.segmented(text, coders).split())
-
-        found = self._tried(encode, text)
+        found = self._encoded(dictionary, text)
         return found if isinstance(found, list) else []
 
     def draft(self, texts: Sequence[str]) -> list[int]:
@@ -152,6 +151,14 @@ class TextCodec:
             if isinstance(cache, dict) and len(cache) > MOST_WORDS:
                 cache.clear()
         return segmented(text, coders)
+
+    def _encoded(self, dictionary: Any, text: str) -> Union[list[int], Problem]:
+        coders = self.target_coders if dictionary is self.target else self.coders
+
+        def encode(text: str) -> list[int]:
+            return numbers_of(dictionary, self.segmented(text, coders).split())
+
+        return self._tried(encode, text)
 
     def _tried(self, encode: Callable[[str], list[int]], text: str) -> Union[list[int], Problem]:
         try:

@@ -28,6 +28,7 @@ from .results import (
     texts_of,
 )
 from .scheduler import Mailbox, Scheduler, SchedulerOptions, SearchOutcome
+from .scoring import languages, pairs_of, scoring_job
 from .text import TextCodec
 from .turns import turn
 
@@ -59,6 +60,13 @@ class SentenceJob(NamedTuple):
     n_best: int
     written: Callable[[Sequence[Output], bool], list[Any]]
     draft: Optional[np.ndarray] = None
+
+
+class OfWholeBatch(NamedTuple):
+    """A sentence with its drafts that cannot join a running batch."""
+
+    text: str
+    draft: Optional[list[str]]
 
 
 class Translator(ABC):
@@ -167,9 +175,7 @@ class Translator(ABC):
             job = self._job(lines[0], request, own_drafts[0])
         found: list[Found]
         if isinstance(job, SentenceJob):
-            with cores.TURNS:
-                outcome = job.recipe.decoded(job.tokens, self.n_threads(), job.draft)
-            found = [_found(job, outcome, details)]
+            found = [self._decoded_alone(job, details)]
         elif job is not None:
             found = [job]
         else:
@@ -182,6 +188,104 @@ class Translator(ABC):
         if not details:
             _raise(found, results)
         return results[0] if isinstance(texts, str) else results
+
+    def score(
+        self,
+        sources: Any,
+        targets: Any,
+        *,
+        details: bool = False,
+        source: Optional[str] = None,
+        target: Optional[str] = None,
+    ) -> Any:
+        """Score given translations, as fairseq's ``--score-reference`` does.
+
+        Decoding options, such as ``lenpen``, do not change scores.
+
+        Args:
+            sources: a sentence, or an iterable of sentences.
+            targets: its translation, or an iterable with that of each sentence. White space around
+                a text is ignored; an empty one has only EOS.
+            details: return :class:`Translation` objects instead of numbers.
+            source, target: the languages of a model that translates between many.
+
+        Returns:
+            for one sentence, the mean of the natural log-probabilities of the target's tokens, EOS
+            included, or a :class:`Translation` with it; for several sentences, a list of these
+
+        Raises:
+            TypeError: for anything but text.
+            ValueError: if there are not as many targets as sources, or for a model that cannot
+                score.
+            SentenceError: without ``details``, for pairs with a text that is too long or that the
+                tokeniser rejects, or whose score is not finite. With ``details``, their
+                :class:`Translation` has an ``error``.
+        """
+        request, pairs = self.request(languages(source, target)), pairs_of(sources, targets)
+        job = self._scoring_job(*pairs[0], request) if len(pairs) == 1 else None
+        if isinstance(job, SentenceJob):
+            found = [self._decoded_alone(job, details)]
+        else:
+            found = self._scored(pairs, request, details) if pairs else []
+        results = [_shaped(own, 1, details) for own in found]
+        if not details:
+            _raise(found, results)
+        return results[0] if isinstance(sources, str) else results
+
+    async def score_async(
+        self,
+        text: str,
+        translation: str,
+        *,
+        details: bool = False,
+        source: Optional[str] = None,
+        target: Optional[str] = None,
+    ) -> Any:
+        """Score a translation in a running batch, without blocking the event loop.
+
+        Args:
+            text, translation: a source and a target of :meth:`score`.
+            details, source, target: see :meth:`score`.
+
+        Returns:
+            a number or a :class:`Translation`
+
+        Raises:
+            QueueFull: if ``max_queue`` sentences wait.
+            SentenceError, ValueError: see :meth:`score`.
+        """
+        pair = stripped(text, 0), stripped(translation, 0)
+        await turn()
+        request = self.request(languages(source, target))
+        job = self._scoring_job(*pair, request)
+        found: Any = job
+        if isinstance(job, SentenceJob):
+            found = await self._decoded(job, details)
+        elif job is None:
+            (found,) = await asyncio.to_thread(self._scored, [pair], request, details)
+        result = _shaped(found, 1, details)
+        if not details:
+            _raise([found], [result])
+        return result
+
+    def _scored(self, pairs: Sequence[tuple[str, str]], request: Any, details: bool) -> list[Found]:
+        """Score targets; pairs of stripped texts."""
+        jobs: Iterable[Any] = (self._scoring_job(*pair, request) for pair in pairs)
+        found = dict(self._results(jobs, request, details, in_order=False))
+        return [found[number] for number in range(len(pairs))]
+
+    def _scoring_job(
+        self, source: str, target: str, request: Any
+    ) -> Union[SentenceJob, Problem, None]:
+        """The job that scores a target; ``None`` if the models need whole batches."""
+        job = self._job(source, request, None)
+        return scoring_job(job, target, self.codec) if isinstance(job, SentenceJob) else job
+
+    def _decoded_alone(self, job: SentenceJob, details: bool) -> Found:
+        """Decode a sentence in this thread."""
+        with cores.TURNS:
+            outcome = job.recipe.decoded(job.tokens, self.n_threads(), job.draft)
+        return _found(job, outcome, details)
 
     def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The object that ``make`` returns, which later calls with an equal key return again.
@@ -306,7 +410,8 @@ class Translator(ABC):
             (stripped(text, number), draft_of(draft))
             for number, (text, draft) in enumerate(drafted)
         )
-        for number, found in self._results(sources, request, True, in_order):
+        jobs = self._jobs(sources, request, True)
+        for number, found in self._results(jobs, request, True, in_order):
             yield number, _shaped(found, request.nbest, True)
 
     def queued(self) -> tuple[int, int]:
@@ -335,19 +440,23 @@ class Translator(ABC):
                     self._scheduler = scheduler = Scheduler(self._scheduling)
         return scheduler
 
+    def _jobs(
+        self, sentences: Iterable[tuple[str, Optional[list[str]]]], request: Any, details: bool
+    ) -> Iterator[Union[SentenceJob, OfWholeBatch, Found]]:
+        """The jobs of sentences with their drafts, or results that need no decoding."""
+        for text, draft in sentences:
+            job = self._job(text, request, draft) if text else _empty(details)
+            yield OfWholeBatch(text, draft) if job is None else job
+
     def _results(
         self,
-        sentences: Iterable[tuple[str, Optional[list[str]]]],
+        jobs: Iterable[Union[SentenceJob, OfWholeBatch, Found]],
         request: Any,
         details: bool,
         in_order: bool,
     ) -> Iterator[tuple[int, Found]]:
-        """Submit sentences as others finish, and yield their numbers and results.
-
-        Args:
-            sentences: pairs of a sentence and its drafts.
-        """
-        source = enumerate(sentences)
+        """Submit sentences as others finish, and yield their numbers and results."""
+        source = enumerate(jobs)
         mailbox = Mailbox()
         # Results are written at their turn, where the error of a search is raised.
         held: dict[int, tuple[Optional[SentenceJob], Any]] = {}
@@ -360,21 +469,18 @@ class Translator(ABC):
             while True:
                 n_free = STREAM_BUFFER - len(mailbox) - len(held)
                 is_at_end = n_free > 0  # unless the source has another sentence
-                whole: list[tuple[int, str, Optional[list[str]]]] = []
-                for number, (text, draft) in islice(source, n_free):
+                whole: dict[int, OfWholeBatch] = {}
+                for number, job in islice(source, n_free):
                     is_at_end = False
-                    job = self._job(text, request, draft) if text else _empty(details)
                     if isinstance(job, SentenceJob):
                         self._submit(job, mailbox, partial(hold, number, job))
-                    elif job is None:
-                        whole.append((number, text, draft))
+                    elif isinstance(job, OfWholeBatch):
+                        whole[number] = job
                     else:
                         held[number] = None, job
                 if whole:
-                    numbers, texts, drafts = zip(*whole)
-                    for number, found in zip(
-                        numbers, self._several(texts, drafts, request, details)
-                    ):
+                    texts, drafts = zip(*whole.values())
+                    for number, found in zip(whole, self._several(texts, drafts, request, details)):
                         held[number] = None, found
                 while held and (not in_order or n_yielded in held):
                     number = n_yielded if in_order else next(iter(held))

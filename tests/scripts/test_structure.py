@@ -6,7 +6,7 @@ from scripts import structure
 MOST = {
     # "Any model" added importing/, languages, and recurrent decoders; "Every processor" five
     # instruction sets, with a file for each.
-    "lines of code": 27990,
+    "lines of code": 28435,
     "Python files that a warm greedy batch enters": 11,
     "ways for a sentence into the engine": 1,
     "types of a result": 4,

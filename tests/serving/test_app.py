@@ -41,6 +41,46 @@ def test_alternatives():
     assert translator.options == {"nbest": 3, "beam": 3, "decoding": "beam"}
 
 
+def score(app, **fields):
+    return call(app, "POST", "/score", json={"source": "en", "target": "de", **fields})
+
+
+def test_scores():
+    app = app_with(UpperCase(), max_chars=2000, max_texts=3)
+    assert score(app, pairs=[["a", "bc"], ["", ""], ["a. b", "c"]]).json() == {
+        "scores": [-1.0, 0.0, -0.5]
+    }
+    assert score(app, pairs=[], source="auto").json() == {"scores": []}
+    metrics = call(app, "GET", "/metrics").text
+    assert 'fastdec_sentences_total{source="en",target="de"} 3.0' in metrics
+    assert 'fastdec_characters_total{source="en",target="de"} 5.0' in metrics
+
+
+@pytest.mark.parametrize(
+    "pairs, status, message",
+    [
+        (None, 400, "pairs: must be a list"),
+        ("ab", 400, "pairs: must be a list"),
+        (["ab"], 400, "pairs: must be a list"),
+        ([["a", "b", "c"]], 400, "pairs: must be a list"),
+        ([["a", 1]], 400, "pairs: must be a list of [TEXT, TRANSLATION], both strings"),
+        ([["a", "b"]] * 4, 413, "pairs: 4 pairs; the limit is 3"),
+        ([["a", "b" * 1001]], 413, "pairs: a text has 1001 characters; the limit of a sentence"),
+        ([["a" * 900, "b"]] * 3, 413, "pairs: 2700 characters; the limit is 2000"),
+        ([["fail", "b"]], 400, "too long: 9 tokens"),
+        ([["broken", "b"]], 500, "internal error"),
+    ],
+)
+def test_scores_that_are_refused(pairs, status, message):
+    answer = score(app_with(UpperCase(), max_chars=2000, max_texts=3), pairs=pairs)
+    assert answer.status_code == status and answer.json()["error"].startswith(message)
+
+
+def test_scores_of_other_languages():
+    answer = score(app_with(UpperCase()), pairs=[["a", "b"]], target="fr")
+    assert answer.status_code == 400 and answer.json()["error"].endswith("choose from en to de")
+
+
 def test_drafts():
     translator = UpperCase()
     answer = translate(app_with(translator), q="a", draft="B")
@@ -196,7 +236,7 @@ def test_a_translation_that_takes_too_long():
     answer = translate(app_with(translator, timeout_seconds=600), q="a")
     assert (answer.status_code, answer.json()) == (
         504,
-        {"error": "not translated within 600 seconds"},
+        {"error": "not done within 600 seconds"},
     )
     assert translator.cancelled == 1
 

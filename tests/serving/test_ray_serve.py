@@ -34,6 +34,7 @@ class Handle:
     def __init__(self, *outcomes):
         self.outcomes = list(outcomes)
         self.translate = Namespace(remote=lambda text, options: self)
+        self.score = Namespace(remote=lambda text, translation, options: self)
         self.cancelled = False
 
     def __await__(self):
@@ -75,6 +76,12 @@ def test_a_sentence_of_a_lost_replica_is_translated_again(errors):
     assert translate(0) == "translated"
     # Once it was accepted, a full queue does not refuse it.
     assert translate(errors.lost, errors.full, errors.unavailable, 0) == "translated"
+
+
+def test_scores_are_asked_of_replicas(errors):
+    translator = ray_serve.ClusterTranslator(Handle(errors.lost, 0), lambda: None)
+    found = asyncio.run(translator.score_async("a", "b", source="en", target="de"))
+    assert found == "translated"
 
 
 def test_a_sentence_that_ends_its_replicas(errors):

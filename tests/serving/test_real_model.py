@@ -47,6 +47,15 @@ def test_translations_are_the_models(app):
     assert html.json() == {"translatedText": f"<p>{first} <b>{second}</b></p>"}
 
 
+def test_scores_are_the_models(app, translator):
+    pairs = [["Click the button.", "Klicken Sie auf die Schaltfläche."], ["x", ""]]
+    fields = {"pairs": pairs, "source": "en", "target": "de"}
+    answer = call(app, "POST", "/score", json=fields)
+    assert answer.json() == {"scores": translator.score(*zip(*pairs))}
+    fields["pairs"] = [pairs[0], ["x", "y " * 499], ["x", "~" * 1000], ["a." * 500, "x"]]
+    assert call(app, "POST", "/score", json=fields).status_code == 200
+
+
 def test_alternatives(app):
     answer = translate(app, q="Save the document!", alternatives=2).json()
     assert len({answer["translatedText"], *answer["alternatives"]}) == 3

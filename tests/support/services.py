@@ -50,6 +50,10 @@ class UpperCase:
         n = options.get("nbest", 1)
         return [text.upper() + "!" * i for i in range(n)] if n > 1 else text.upper()
 
+    async def score_async(self, text, translation, **options):
+        await self.translate_async(text, **options)
+        return -0.5 * len(translation)
+
     def queued(self):
         return 0, self.under_way
 
