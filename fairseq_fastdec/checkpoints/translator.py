@@ -13,6 +13,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from ..decoding import DecodingGenerator
 from ..engine.kernels import loading
 from ..engine.searches import Recipe
+from ..translating.alignments import kind_of
 from ..translating.generation_options import COUNT, shown
 from ..translating.languages import Languages, Pair, chosen_pair
 from ..translating.registry import STOCK, decoding_names, generator_class
@@ -56,7 +57,7 @@ class CheckpointRequest(NamedTuple):
         pair: the languages.
         batch_size: sentences per batch.
         max_tokens: source tokens per batch, padding included; ``None`` for no limit.
-        alignment: whether to align subwords.
+        alignment: a kind of :mod:`..translating.alignments`; ``None`` without alignments.
     """
 
     decoding: dict[str, Any]
@@ -65,7 +66,7 @@ class CheckpointRequest(NamedTuple):
     pair: Pair
     batch_size: int
     max_tokens: Optional[int]
-    alignment: bool
+    alignment: Optional[str]
 
 
 class OfPair(NamedTuple):
@@ -92,6 +93,11 @@ class Joining(NamedTuple):
     recipes: dict[tuple[int, tuple[int, ...]], Recipe]
     stripped: set[int]
     memory: Optional[TranslationMemory] = None
+
+    @property
+    def aligns(self) -> bool:
+        """Whether decoding returns attention that aligns subwords."""
+        return next(iter(self.recipes.values())).aligns
 
     def recipe(self, bos: Optional[int], prefix: tuple[int, ...]) -> Recipe:
         """The recipe with these first tokens; ``bos`` is ``None`` for the generator's."""
@@ -169,8 +175,8 @@ class CheckpointTranslator(Translator):
     def _job(
         self, text: str, request: CheckpointRequest, draft: Optional[list[str]]
     ) -> Union[SentenceJob, Problem, None]:
-        joining = self._joining(request)
-        if joining is None:
+        joining, kind = self._joining(request), request.alignment
+        if joining is None or (kind is not None and not joining.aligns):
             return None
         source = self._source(text, request)
         if isinstance(source, Problem):
@@ -182,9 +188,11 @@ class CheckpointTranslator(Translator):
         elif joining.memory is not None:
             drafted = joining.memory.draft(source)
         start = self.of_pair(request.pair).start.of(source)
-        written = partial(self._written, source, joining.stripped)
+        aligned = {"alignment": kind, "place": start.place_of(source)} if kind else {}
+        written = partial(self._written, source, joining.stripped, **aligned)
         recipe = joining.recipe(start.bos, start.prefix)
-        return SentenceJob(recipe, start.source, request.nbest, written, drafted)
+        given = (recipe, start.source, request.nbest, written, drafted)
+        return SentenceJob(*given, return_attention=kind is not None)
 
     def _several(
         self,
@@ -193,10 +201,6 @@ class CheckpointTranslator(Translator):
         request: CheckpointRequest,
         details: bool,
     ) -> list[Found]:
-        if request.alignment and not details:
-            raise ValueError(
-                "alignment True: requires details=True, since strings have no alignment"
-            )
         sources = [self._source(text, request) for text in texts]
         found: list[Found] = [own if isinstance(own, Problem) else LEFT_OUT for own in sources]
         places = [place for place, own in enumerate(sources) if isinstance(own, list)]
@@ -208,19 +212,22 @@ class CheckpointTranslator(Translator):
             drafted = as_tensors([self.codec.draft(drafts[place] or ()) for place in places])
         tokens = as_tensors([own for own in sources if isinstance(own, list)])
         limits = (request.batch_size, request.max_tokens, request.nbest)
-        batches = self.of_pair(request.pair).batches
+        kind, (batches, starts) = request.alignment, self.of_pair(request.pair)
+        if kind is not None:
+            self.task.check_token_order(f"alignment {kind}")
         with self._kept.lent(request.key, lambda: self.built(request.decoding)) as generator:
             removed = stripped_by(generator)
-            decoded = list(batches.decoded(generator, tokens, *limits, drafted, request.alignment))
+            decoded = list(batches.decoded(generator, tokens, *limits, drafted, kind is not None))
         for number, best in decoded:
             place = places[number]
             found[place] = best
             if isinstance(best, list):
-                alignments = [own["alignment"] for own in best] if request.alignment else ()
+                source = tokens[number].tolist()
+                aligned = {}
+                if kind is not None:
+                    aligned = {"alignment": kind, "place": starts.of(source).place_of(source)}
                 outputs = [output_of(own) for own in best]
-                found[place] = self._written(
-                    tokens[number].tolist(), removed, outputs, details, alignments
-                )
+                found[place] = self._written(source, removed, outputs, details, **aligned)
         return found
 
     def _source(self, text: str, request: CheckpointRequest) -> Union[list[int], Problem]:
@@ -235,7 +242,7 @@ class CheckpointTranslator(Translator):
         """The decoding in running batches; ``None`` if the request does not support it."""
         # Building a generator draws a seed or empties the file of statistics.
         acts = request.decoding.get("sampling") or request.decoding.get("decoding_stats")
-        if request.key is None or request.alignment or self._device != "cpu" or acts:
+        if request.key is None or self._device != "cpu" or acts:
             return None
         return self._remembered(request.key, lambda: self._new_joining(request.decoding))
 
@@ -272,7 +279,7 @@ class CheckpointTranslator(Translator):
         for name, limit in zip(("batch_size", "max_tokens"), limits):
             if limit is not None and not COUNT.has(limit):
                 raise ValueError(f"{name} {shown(limit)}: must be {COUNT.reason}, or None")
-        alignment = merged.pop("alignment", False)
+        alignment = kind_of(merged.pop("alignment", False))
         request = CheckpointRequest(
             merged, key_of(merged), nbest, pair, limits[0], limits[1], alignment
         )

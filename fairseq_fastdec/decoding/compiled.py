@@ -104,6 +104,7 @@ class CompiledSearch:
                 drafts=drafts,
                 horizons=ordered(request.horizons),
                 random_states=ordered(request.random_states),
+                return_attention=request.return_attention and self._models.align,
             )
             n_left = request.n
             while n_left:

@@ -123,6 +123,7 @@ class Request:
         horizons: the tokens of each output that Jacobi decoding solves in blocks, int64 ``[B]``;
             ``None`` for those of the method's options.
         random_states: for sampling, uint64 ``[B]``, or ``None``.
+        return_attention: whether hypotheses need their attention to the source.
     """
 
     sources: Sources
@@ -132,6 +133,7 @@ class Request:
     drafts: Optional[Sequence[Tensor]] = None
     horizons: Optional[np.ndarray] = None
     random_states: Optional[np.ndarray] = None
+    return_attention: bool = False
 
     @property
     def n(self) -> int:

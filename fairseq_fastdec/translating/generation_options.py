@@ -73,6 +73,7 @@ HONOURED_AS_GIVEN = frozenset({"unnormalized", "score_reference", "sampling", "n
 
 # Options that only some methods support: those with the flag in ``honours``.
 NO_REPEAT = "--no-repeat-ngram-size"
+ALIGNMENT_FLAGS = frozenset({"--print-alignment", "--replace-unk"})
 SAMPLING_FLAGS = frozenset({"--sampling", "--sampling-topk", "--sampling-topp"})
 
 # The options that no method of this package supports, and their defaults.

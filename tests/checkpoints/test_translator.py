@@ -157,7 +157,7 @@ def test_alignments_of_a_model_that_learned_to_align(aligned):
 
 
 def test_alignments_need_details(translator):
-    with pytest.raises(ValueError, match="^alignment True: requires details=True"):
+    with pytest.raises(ValueError, match="^alignment hard: requires details=True"):
         translator.translate("a", alignment=True)
 
 

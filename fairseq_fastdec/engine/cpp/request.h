@@ -29,6 +29,7 @@ struct Request {
   uint64_t random_state = 0;    // for sampling
   std::vector<int64_t> draft;   // earlier translations, each with EOS; empty: none
   std::vector<int64_t> types;   // the possible output types, with EOS, ascending; empty: all
+  bool return_attention = false;  // whether hypotheses need their attention to the source
   std::shared_ptr<const Outputs> outputs;  // of the types, once the sentence is decoded; null: all
 };
 
@@ -37,6 +38,9 @@ struct Hypothesis {
   std::vector<int64_t> tokens;  // ending in EOS
   std::vector<float> scores;    // of each token
   double total = 0;             // their sum
+  // [tokens, n]: the attention to the n tokens or frames of the source when each token was chosen;
+  // empty if it is not needed.
+  std::vector<float> attention;
 };
 
 // A sentence that is done.
