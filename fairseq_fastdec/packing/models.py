@@ -219,11 +219,10 @@ def aligned_heads(
     n_layers = len(getattr(model.decoder, "layers", ()))
     if getattr(model, "full_context_alignment", False) or not n_layers:
         return -1, None
-    layer, heads = getattr(model, "alignment_layer", None), None
+    layer = getattr(model, "alignment_layer", None)
     if layer is None or last_attention:
         return n_layers - 1, None
-    heads = getattr(model, "alignment_heads", None)
-    return layer if 0 <= layer < n_layers else -1, heads
+    return layer if 0 <= layer < n_layers else -1, getattr(model, "alignment_heads", None)
 
 
 def _engine_model(
@@ -251,11 +250,8 @@ def _engine_model(
     parts["decoder"] = _network(weights, decoder, n_tokens, n_target)
     layer, n_heads = aligned
     if layer != len(decoder.layers) - 1 or n_heads is not None:  # not the engine's default
-        own = {
-            "aligned_layer": layer,
-            "aligned_heads": min(n_heads or weights.n_heads, weights.n_heads),
-        }
-        parts["decoder"].arguments.update(own)
+        n_heads = min(n_heads or weights.n_heads, weights.n_heads)
+        parts["decoder"].arguments.update(aligned_layer=layer, aligned_heads=n_heads)
     parts["output"] = module.vocabulary(precision).part
     parts["rounds_keys"] = precision.rounds_keys
     return EnginePart("Model", parts)
