@@ -22,7 +22,7 @@ from ..translating.translation_memory import TranslationMemory
 from ..translating.translator import Found, SentenceJob, Translator, check_verifies
 from .codec import TaskCodec, as_tensors
 from .kept_generators import KeptGenerators, key_of
-from .task_start import TaskStart
+from .task_start import Start, TaskStart
 from .whole_batches import LEFT_OUT, SourceLimit, WholeBatches, output_of, stripped_by
 
 BATCH_SIZE = 32
@@ -188,8 +188,9 @@ class CheckpointTranslator(Translator):
         elif joining.memory is not None:
             drafted = joining.memory.draft(source)
         start = self.of_pair(request.pair).start.of(source)
-        aligned = {"alignment": kind, "place": start.place_of(source)} if kind else {}
-        written = partial(self._written, source, joining.stripped, **aligned)
+        written = partial(self._written, source, joining.stripped)
+        if kind is not None:
+            written = partial(written, alignment=kind, places=self._places_in(start, source))
         recipe = joining.recipe(start.bos, start.prefix)
         given = (recipe, start.source, request.nbest, written, drafted)
         return SentenceJob(*given, return_attention=kind is not None)
@@ -223,12 +224,14 @@ class CheckpointTranslator(Translator):
             found[place] = best
             if isinstance(best, list):
                 source = tokens[number].tolist()
-                aligned = {}
-                if kind is not None:
-                    aligned = {"alignment": kind, "place": starts.of(source).place_of(source)}
                 outputs = [output_of(own) for own in best]
-                found[place] = self._written(source, removed, outputs, details, **aligned)
+                subwords = () if kind is None else self._places_in(starts.of(source), source)
+                found[place] = self._written(source, removed, outputs, details, kind, subwords)
         return found
+
+    def _places_in(self, start: Start, source: list[int]) -> list[int]:
+        """The places of a sentence's subwords in the attention; see :meth:`_places`."""
+        return self._places(source, start.place_of(source), self.task.source_dictionary.pad())
 
     def _source(self, text: str, request: CheckpointRequest) -> Union[list[int], Problem]:
         """The tokens of a sentence, with EOS."""

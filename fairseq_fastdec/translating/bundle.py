@@ -136,10 +136,11 @@ class BundleTranslator(Translator):
             drafted = np.array(self.codec.draft(draft), dtype=np.int64)
         elif self._memory is not None and recipe.verifies_drafts:
             drafted = self._memory.draft(numbers)
-        aligned = {"alignment": request.alignment, "place": len(request.around.before)}
-        written = partial(self._written, numbers, self._removed, **aligned)
-        is_aligned = request.alignment is not None
-        return SentenceJob(recipe, tokens, n_best, written, drafted, is_aligned)
+        written, kind = partial(self._written, numbers, self._removed), request.alignment
+        if kind is not None:
+            places = self._places(numbers, len(request.around.before), recipe.rules.pad)
+            written = partial(written, alignment=kind, places=places)
+        return SentenceJob(recipe, tokens, n_best, written, drafted, kind is not None)
 
     def _opened_memory(
         self, source: Optional[PathLike], target: Optional[PathLike]

@@ -414,7 +414,7 @@ class Translator(ABC):
         outputs: Sequence[Output],
         details: bool,
         alignment: Optional[str] = None,
-        place: int = 0,
+        places: Sequence[int] = (),
     ) -> list[Any]:
         """Strings or :class:`Translation` objects for the outputs of a sentence.
 
@@ -422,7 +422,7 @@ class Translator(ABC):
             source: the source tokens.
             removed: the tokens that are not part of the text.
             alignment: a kind of :mod:`~.alignments`; the outputs have attention.
-            place: the place of the source tokens in the encoder's input.
+            places: those of the source subwords in the attention, see :meth:`_places`.
         """
         codec, results = self.codec, list[Any]()
         for output in outputs:
@@ -438,18 +438,13 @@ class Translator(ABC):
                     tuple(codec.words(codec.target, numbers).split()),
                     (*(scores[place] for place in kept), scores[-1]),
                     tuple(codec.words(codec.source, source).split()),
-                    self._aligned(source, place, output, kept, alignment),
+                    self._aligned(places, output, kept, alignment),
                 )
             results.append(text)
         return results
 
     def _aligned(
-        self,
-        source: Sequence[int],
-        place: int,
-        output: Output,
-        kept: Iterable[int],
-        kind: Optional[str],
+        self, sources: Sequence[int], output: Output, kept: Iterable[int], kind: Optional[str]
     ) -> Optional[Alignment]:
         """The alignment of a hypothesis; see :meth:`_written`.
 
@@ -458,13 +453,20 @@ class Translator(ABC):
         """
         if kind is None or output.attention is None:
             return None
-        codec, special = self.codec, (self.codec.source.eos_index, self.codec.source.bos_index)
-        # The engine leaves out padding, which a text can contain.
-        numbers = [token for token in source if token != codec.source.pad_index]
-        places = [place + at for at, token in enumerate(numbers) if token not in special]
-        special = (codec.target.eos_index, codec.target.bos_index)
+        special = (self.codec.target.eos_index, self.codec.target.bos_index)
         targets = [at for at in kept if output.tokens[at] not in special]
-        return aligned(output.attention, places, targets, kind)
+        return aligned(output.attention, sources, targets, kind)
+
+    def _places(self, source: Sequence[int], first: int, pad: int) -> list[int]:
+        """The places of a sentence's subwords in the attention, which is without padding.
+
+        Args:
+            source: the tokens of the sentence, with EOS; a text can contain padding.
+            first: the place of the first one in the encoder's input.
+        """
+        special = (self.codec.source.eos_index, self.codec.source.bos_index)
+        numbers = [token for token in source if token != pad]
+        return [first + at for at, token in enumerate(numbers) if token not in special]
 
     def _submit(
         self,
