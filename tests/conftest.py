@@ -17,7 +17,7 @@ import fairseq_fastdec
 from examples.common.en_de import MODEL
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.tools.export import export
-from tests.support import command_line, composed_once, in_parallel, made_once, smoke
+from tests.support import aligned_models, command_line, composed_once, in_parallel, made_once, smoke
 from tests.support.words import write_words
 
 # No test depends on the speed of the machine, which other programs may use.
@@ -116,6 +116,19 @@ def blockwise(corpus, baseline, made):
         )  # fmt: skip
 
     return made("blockwise", train) / "checkpoint_last.pt"
+
+
+@pytest.fixture(scope="session")
+def aligned(made):
+    """A function: the data and the checkpoint of a transformer_align, by options of training."""
+    data = made("data with alignments", aligned_models.binarise) / "bin"
+
+    def checkpoint(*options):
+        name = " ".join(["aligned", *options])
+        directory = made(name, lambda own: aligned_models.train(data, own, *options))
+        return data, directory / "checkpoint_last.pt"
+
+    return checkpoint
 
 
 @pytest.fixture(scope="session")

@@ -53,6 +53,12 @@ class Start(NamedTuple):
     bos: Optional[int] = None
     prefix: tuple[int, ...] = ()
 
+    def place_of(self, sentence: list[int]) -> int:
+        """The place of a sentence, whose tokens end in EOS, in the source."""
+        words, source = sentence[:-1], self.source.tolist()
+        places = range(len(source) - len(words) + 1)
+        return next((at for at in places if source[at : at + len(words)] == words), 0)
+
 
 class TaskStart:
     """The starts of a task's sentences, found by recording a call of its generator."""

@@ -17,6 +17,7 @@ from ..engine.kernels import loading
 from ..engine.rules import SearchRules
 from ..engine.searches import Recipe
 from ..processes.cores import TURNS
+from ..translating.alignments import kind_of
 from ..translating.generation_options import COUNT, shown
 from ..translating.languages import Languages, Pair, chosen_pair
 from ..translating.registry import STOCK, decoding_names, generator_class
@@ -27,7 +28,7 @@ from ..translating.translator import Found, SentenceJob, Translator, check_verif
 from .codec import TaskCodec, as_tensors
 from .kept_generators import KeptGenerators, key_of
 from .scoring import PairToScore, scores_in_torch
-from .task_start import TaskStart
+from .task_start import Start, TaskStart
 from .whole_batches import LEFT_OUT, SourceLimit, WholeBatches, output_of, stripped_by
 
 BATCH_SIZE = 32
@@ -62,7 +63,7 @@ class CheckpointRequest(NamedTuple):
         pair: the languages.
         batch_size: sentences per batch.
         max_tokens: source tokens per batch, padding included; ``None`` for no limit.
-        alignment: whether to align subwords.
+        alignment: a kind of :mod:`..translating.alignments`; ``None`` without alignments.
     """
 
     decoding: dict[str, Any]
@@ -71,7 +72,7 @@ class CheckpointRequest(NamedTuple):
     pair: Pair
     batch_size: int
     max_tokens: Optional[int]
-    alignment: bool
+    alignment: Optional[str]
 
 
 class OfPair(NamedTuple):
@@ -98,6 +99,11 @@ class Joining(NamedTuple):
     recipes: dict[tuple[int, tuple[int, ...]], Recipe]
     stripped: set[int]
     memory: Optional[TranslationMemory] = None
+
+    @property
+    def aligns(self) -> bool:
+        """Whether decoding returns attention that aligns subwords."""
+        return next(iter(self.recipes.values())).aligns
 
     def recipe(self, bos: Optional[int], prefix: tuple[int, ...]) -> Recipe:
         """The recipe with these first tokens; ``bos`` is ``None`` for the generator's."""
@@ -175,8 +181,8 @@ class CheckpointTranslator(Translator):
     def _job(
         self, text: str, request: CheckpointRequest, draft: Optional[list[str]]
     ) -> Union[SentenceJob, Problem, None]:
-        joining = self._joining(request)
-        if joining is None:
+        joining, kind = self._joining(request), request.alignment
+        if joining is None or (kind is not None and not joining.aligns):
             return None
         source = self._source(text, request)
         if isinstance(source, Problem):
@@ -189,8 +195,11 @@ class CheckpointTranslator(Translator):
             drafted = joining.memory.draft(source)
         start = self.of_pair(request.pair).start.of(source)
         written = partial(self._written, source, joining.stripped)
+        if kind is not None:
+            written = partial(written, alignment=kind, places=self._places_in(start, source))
         recipe = joining.recipe(start.bos, start.prefix)
-        return SentenceJob(recipe, start.source, request.nbest, written, drafted)
+        given = (recipe, start.source, request.nbest, written, drafted)
+        return SentenceJob(*given, return_attention=kind is not None)
 
     def _several(
         self,
@@ -199,10 +208,6 @@ class CheckpointTranslator(Translator):
         request: CheckpointRequest,
         details: bool,
     ) -> list[Found]:
-        if request.alignment and not details:
-            raise ValueError(
-                "alignment True: requires details=True, since strings have no alignment"
-            )
         sources = [self._source(text, request) for text in texts]
         found: list[Found] = [own if isinstance(own, Problem) else LEFT_OUT for own in sources]
         places = [place for place, own in enumerate(sources) if isinstance(own, list)]
@@ -214,20 +219,25 @@ class CheckpointTranslator(Translator):
             drafted = as_tensors([self.codec.draft(drafts[place] or ()) for place in places])
         tokens = as_tensors([own for own in sources if isinstance(own, list)])
         limits = (request.batch_size, request.max_tokens, request.nbest)
-        batches = self.of_pair(request.pair).batches
+        kind, (batches, starts) = request.alignment, self.of_pair(request.pair)
+        if kind is not None:
+            self.task.check_token_order(f"alignment {kind}")
         with self._kept.lent(request.key, lambda: self.built(request.decoding)) as generator:
             removed = stripped_by(generator)
-            decoded = list(batches.decoded(generator, tokens, *limits, drafted, request.alignment))
+            decoded = list(batches.decoded(generator, tokens, *limits, drafted, kind is not None))
         for number, best in decoded:
             place = places[number]
             found[place] = best
             if isinstance(best, list):
-                alignments = [own["alignment"] for own in best] if request.alignment else ()
+                source = tokens[number].tolist()
                 outputs = [output_of(own) for own in best]
-                found[place] = self._written(
-                    tokens[number].tolist(), removed, outputs, details, alignments
-                )
+                subwords = () if kind is None else self._places_in(starts.of(source), source)
+                found[place] = self._written(source, removed, outputs, details, kind, subwords)
         return found
+
+    def _places_in(self, start: Start, source: list[int]) -> list[int]:
+        """The places of a sentence's subwords in the attention; see :meth:`_places`."""
+        return self._places(source, start.place_of(source), self.task.source_dictionary.pad())
 
     def _scored(
         self, pairs: Sequence[tuple[str, str]], request: CheckpointRequest, details: bool
@@ -278,7 +288,7 @@ class CheckpointTranslator(Translator):
         """The decoding in running batches; ``None`` if the request does not support it."""
         # Building a generator draws a seed or empties the file of statistics.
         acts = request.decoding.get("sampling") or request.decoding.get("decoding_stats")
-        if request.key is None or request.alignment or self._device != "cpu" or acts:
+        if request.key is None or self._device != "cpu" or acts:
             return None
         return self._remembered(request.key, lambda: self._new_joining(request.decoding))
 
@@ -315,7 +325,7 @@ class CheckpointTranslator(Translator):
         for name, limit in zip(("batch_size", "max_tokens"), limits):
             if limit is not None and not COUNT.has(limit):
                 raise ValueError(f"{name} {shown(limit)}: must be {COUNT.reason}, or None")
-        alignment = merged.pop("alignment", False)
+        alignment = kind_of(merged.pop("alignment", False))
         request = CheckpointRequest(
             merged, key_of(merged), nbest, pair, limits[0], limits[1], alignment
         )

@@ -7,6 +7,7 @@ shortlists and with fairseq's own generator.
 import math
 from argparse import Namespace
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, Optional, Union
 
 import torch
@@ -14,10 +15,11 @@ from fairseq import utils
 from torch import Tensor
 
 from ..decoding import DecodingGenerator
-from ..decoding.alignments import hard_alignments
-from ..decoding.hypothesis import Hypothesis, NotFinite
+from ..decoding.alignments import complete
+from ..decoding.hypothesis import NONE, Hypothesis, NotFinite
 from ..decoding.methods.streaming import Capacity, Streaming
 from ..decoding.option_rules import given
+from ..decoding.request import Request, Sources
 from ..engine.searches import Output
 from ..tasks.fast_decoding import STREAM_BUFFER, makes_batches_as_fairseq
 from ..translating.results import NOT_FINITE, Problem
@@ -138,7 +140,7 @@ class WholeBatches:
         max_tokens: Optional[int],
         n_best: int,
         drafts: Optional[Sequence[Tensor]],
-        alignment: bool = False,
+        return_attention: bool = False,
     ) -> Iterator[tuple[int, Union[list[Hypothesis], Problem]]]:
         """Yield the best hypotheses of each sentence with its place in the list.
 
@@ -146,13 +148,15 @@ class WholeBatches:
             n_best: the maximum number of hypotheses; a sentence without any, or whose score is not
                 finite, has a problem instead.
             drafts: the tokens of each sentence's draft; ``None`` without drafts.
-            alignment: whether to align the hypotheses.
+            return_attention: whether the hypotheses need attention, for alignments.
         """
         if drafts and not isinstance(generator, DecodingGenerator):
             raise ValueError("drafts: not supported by decoding fairseq; use decoding greedy")
         for batch in self.of(generator, tokens, batch_size, max_tokens):
             if drafts is not None:
                 batch["drafts"] = [drafts[place] for place in batch["id"].tolist()]
+            if return_attention:
+                batch["return_attention"] = True
             lost: Collection[int] = ()
             try:
                 hypotheses = self._task.inference_step(generator, self._models, batch)
@@ -162,40 +166,26 @@ class WholeBatches:
                 (place, NOT_FINITE if place in lost else found[:n_best] or LEFT_OUT)
                 for place, found in zip(batch["id"].tolist(), hypotheses)
             ]
-            if alignment:
-                self._align(batch, [found for _, found in best])
+            if return_attention and not isinstance(generator, DecodingGenerator):
+                self._attend(batch, [found for _, found in best])
             yield from best
 
-    def _align(self, batch: dict[str, Any], best: list[Union[list[Hypothesis], Problem]]) -> None:
-        """Set the alignments of the hypotheses of a batch."""
-        self._task.check_token_order("alignment True")
-        pairs = [
-            (row, hypothesis)
-            for row, found in enumerate(best)
-            if not isinstance(found, Problem)
-            for hypothesis in found
-        ]
-        if not pairs:
-            return
-        rows = [row for row, _ in pairs]
-        inputs = batch["net_input"]
-        alignments = hard_alignments(
-            self._models,
-            inputs["src_tokens"][rows],
-            inputs["src_lengths"][rows],
-            [hypothesis["tokens"] for _, hypothesis in pairs],
-            self._task.source_dictionary.pad(),
-            self._task.source_dictionary.eos(),
-        )
-        for (_, hypothesis), found in zip(pairs, alignments):
-            hypothesis["alignment"] = found
+    def _attend(self, batch: dict[str, Any], best: list[Union[list[Hypothesis], Problem]]) -> None:
+        """Set the attention of the hypotheses of fairseq's generator, whose own is padded."""
+        pad, eos = self._task.source_dictionary.pad(), self._task.target_dictionary.eos()
+        hypotheses = [[] if isinstance(found, Problem) else found for found in best]
+        for hypothesis in chain.from_iterable(hypotheses):
+            hypothesis["attention"] = NONE
+        complete(self._models, Request(Sources.of(batch, pad), [], eos), pad, hypotheses)
 
 
 def output_of(hypothesis: Hypothesis) -> Output:
     """A hypothesis of any generator, like those of compiled searches."""
     names = ("tokens", "positional_scores")
     tokens, scores = (hypothesis[name].cpu().numpy() for name in names)
-    return Output(tokens, scores, float(hypothesis["score"]))
+    attention = hypothesis["attention"]
+    attended = None if attention is None or not attention.numel() else attention.T.cpu().numpy()
+    return Output(tokens, scores, float(hypothesis["score"]), attended)
 
 
 def stripped_by(generator: Any) -> set[int]:

@@ -94,7 +94,7 @@ def asked_for(args: Any, extra: dict[str, Any], prefix_fn: Optional[Callable]) -
         CONSTRAINTS: constraints is not None and constraints is not False,
         NO_REPEAT: getattr(args, "no_repeat_ngram_size", 0) > 0,
         "--print-alignment": bool(getattr(args, "print_alignment", None)),
-        "--replace-unk": bool(getattr(args, "replace_unk", None)),
+        "--replace-unk": getattr(args, "replace_unk", None) is not None,
         "--print-step": getattr(args, "print_step", False),
         "--retain-iter-history": getattr(args, "retain_iter_history", False),
         "--lm-path": getattr(args, "lm_path", None) is not None or "lm_model" in extra,

@@ -113,6 +113,7 @@ class CompiledSearch:
                 forbidden=forbidden,
                 horizons=ordered(request.horizons),
                 random_states=ordered(request.random_states),
+                return_attention=request.return_attention and self._models.align,
             )
             n_left = request.n
             while n_left:

@@ -20,12 +20,12 @@ from ..network.support import check_dictionaries
 from ..orders.token_order import TRAINING_OF_TWO
 from ..packing.models import EngineModels, ProposalWays
 from ..processes.noise import at_end
-from ..translating.generation_options import CONSTRAINTS, NO_REPEAT
+from ..translating.generation_options import ALIGNMENT_FLAGS, CONSTRAINTS, NO_REPEAT
 from ..translating.registry import ANY_DRAFTED
 from ..translating.shortlist import Shortlist
 from ..translating.text import numbers_of
 from ..translating.translation_memory import TranslationMemory
-from . import shortlist
+from . import alignments, shortlist
 from .compiled import CompiledSearch
 from .constraints import GenerationRules
 from .draft_file import DraftFile
@@ -57,6 +57,8 @@ class DecodingGenerator(ABC):
         tokens_per_step: the number of tokens that the model has to predict per step.
         honours: the flags of fairseq's optional features that this method supports.
         network: the models, for :meth:`translate`.
+        alignment: ``--print-alignment``, ``hard`` or ``soft``; ``None`` without alignments. With
+            ``--replace-unk``, ``hard`` is the default.
         beam: ``--beam``, at most the number of types that can be chosen.
         shortlist: the target types of ``--shortlist``; ``None`` for all.
         search: the method in compiled code; ``None`` if there is none.
@@ -74,7 +76,7 @@ class DecodingGenerator(ABC):
     verifies_drafts = False
     forbids_phrases = True
     tokens_per_step = 1
-    honours: frozenset[str] = frozenset({NO_REPEAT})
+    honours: frozenset[str] = frozenset({NO_REPEAT, *ALIGNMENT_FLAGS})
     block_name = Statistics.block_name
     observer: Optional[Callable[..., None]] = None
     results: Sequence[Result] = ()
@@ -112,6 +114,7 @@ class DecodingGenerator(ABC):
         self.source_dictionary = source_dictionary
         self.eos = dictionary.eos() if eos is None else eos
         self.temperature = getattr(args, "temperature", 1.0)
+        self.alignment = alignments.kind_of(args)
         self._models = list(models)
         self.network = Ensemble(models, self.temperature, self.proposal_types)
         self.shortlist = self._load_shortlist()
@@ -158,7 +161,8 @@ class DecodingGenerator(ABC):
         n_types = None if self.shortlist is not None else self.proposal_types
         ways = (self.n_proposing_heads, n_types, self.options.rounds_proposals)
         precision = str(self.options.engine_precision)
-        self._engine = EngineModels(models, precision, ProposalWays(*ways))
+        given = (precision, ProposalWays(*ways), self.alignment is not None)
+        self._engine = EngineModels(models, *given)
         options = self.search_options()
         if options is None:
             self._check_torch("the method has no compiled code")
@@ -321,8 +325,10 @@ class DecodingGenerator(ABC):
         Returns:
             for each sentence, its hypotheses, best first: dicts with ``tokens`` int64 ``[m]``
             ending in EOS, ``score`` (float32, natural logarithm, length-normalised unless
-            --unnormalized), ``positional_scores`` float32 ``[m]``, and empty ``attention`` and
-            ``alignment``. An empty list for a batch of no sentences.
+            --unnormalized), ``positional_scores`` float32 ``[m]``, ``attention`` and ``alignment``.
+            Both are empty unless they are asked for, by :attr:`alignment` or by
+            ``return_attention`` in the sample; attention is float32 ``[S, m]``, where S are the
+            tokens of the source without padding. An empty list for a batch of no sentences.
 
         Raises:
             ValueError: for constraints that the method does not support or that are too long,
@@ -346,7 +352,11 @@ class DecodingGenerator(ABC):
             request.constraints = phrases_of(constraints, self.dictionary)
             request.ordered = getattr(self.args, "constraints", None) == "ordered"
             request.forbidden = self._forbidden_of(sample)
+            is_aligned = self.alignment is not None
+            request.return_attention = is_aligned or sample.get("return_attention", False)
             results = sorted(self.run(request), key=lambda result: result.id)
+            if request.return_attention:
+                self._align(request, results)
             if not self.accepts_blocks:
                 results = [result._replace(blocks=[]) for result in results]
             for result in results:
@@ -357,6 +367,24 @@ class DecodingGenerator(ABC):
         hypotheses = [result.hypotheses for result in results]
         check_finite(hypotheses, ids)
         return hypotheses
+
+    @property
+    def needs_models(self) -> bool:
+        """Whether the models' own weights are needed after those of the engine are prepared."""
+        return self.alignment is not None and not self._engine.align
+
+    def _align(self, request: Request, results: Sequence[Result]) -> None:
+        """Set the attention of hypotheses where decoding has not returned it, and alignments.
+
+        Raises:
+            ValueError: for sources that are not tokens, and models without attention.
+        """
+        is_command = self.alignment is not None
+        hypotheses = [result.hypotheses for result in results]
+        alignments.complete(self._models, request, self.rules.pad, hypotheses, is_command)
+        if is_command:
+            special = (self.rules.pad, self.dictionary.eos())
+            alignments.align(request.sources, *special, hypotheses, str(self.alignment))
 
     @property
     def proposal_types(self) -> Optional[int]:

@@ -66,9 +66,12 @@ def hypothesis(tokens: Tensor, score: float, positional_scores: Tensor) -> Hypot
 
 
 def hypothesis_of(output: Output) -> Hypothesis:
-    """fairseq's dict of the engine's output."""
-    tokens, scores, score = output
-    return hypothesis(torch.from_numpy(tokens), score, torch.from_numpy(scores))
+    """fairseq's dict of the engine's output; its attention is without padding."""
+    tokens, scores, score, attention = output
+    found = hypothesis(torch.from_numpy(tokens), score, torch.from_numpy(scores))
+    if attention is not None:
+        found["attention"] = torch.from_numpy(attention).T
+    return found
 
 
 def best_first(hypotheses: Iterable[Hypothesis]) -> list[Hypothesis]:

@@ -129,6 +129,7 @@ class Request:
             the batch has none.
         ordered: whether outputs have them in this order.
         forbidden: the phrases that each output may not contain; ``None`` if the batch has none.
+        return_attention: whether hypotheses need their attention to the source.
     """
 
     sources: Sources
@@ -141,6 +142,7 @@ class Request:
     constraints: Optional[list[Phrases]] = None
     ordered: bool = False
     forbidden: Optional[list[Phrases]] = None
+    return_attention: bool = False
 
     @property
     def n(self) -> int:

@@ -82,11 +82,14 @@ class Output(NamedTuple):
         positional_scores: fp32 ``[m]``, natural logarithms.
         score: the score of the hypothesis, rounded to fp32; before :func:`ranked`, the sum of its
             log-probabilities.
+        attention: fp32 ``[m, n]``, to the n tokens or frames of the source when each token was
+            chosen, padding left out; ``None`` unless it was asked for.
     """
 
     tokens: np.ndarray
     positional_scores: np.ndarray
     score: float
+    attention: Optional[np.ndarray] = None
 
 
 class Result(NamedTuple):
@@ -112,22 +115,27 @@ class Result(NamedTuple):
 def results_of(found: Any) -> Iterator[Result]:
     """Read ``_engine.Results``; the hypotheses are in any order."""
     tokens, scores, end = found.tokens, found.scores, 0
-    of_hypotheses = zip(found.lengths, found.totals)
+    attention, attention_end = found.attention, 0
+    of_hypotheses = zip(found.lengths, found.totals, found.n_attended)
     columns = (found.ids, found.n_hypotheses, found.steps, found.expansions, found.blocks)
     for number, n, steps, expansions, blocks, error in zip(*columns, found.errors):
         outputs = []
-        for length, total in islice(of_hypotheses, n):
+        for length, total, n_attended in islice(of_hypotheses, n):
             start, end = end, end + length
-            outputs.append(Output(tokens[start:end], scores[start:end], total))
+            attended = None
+            if n_attended:
+                first, attention_end = attention_end, attention_end + length * n_attended
+                attended = attention[first:attention_end].reshape(length, n_attended)
+            outputs.append(Output(tokens[start:end], scores[start:end], total, attended))
         yield Result(number, outputs, steps, expansions, blocks, error)
 
 
 def ranked(outputs: list[Output], rules: SearchRules, n_best: int) -> list[Output]:
     """Score the hypotheses of a sentence, and return the ``n_best`` best ones, best first."""
     scored = []
-    for tokens, scores, total in outputs:
+    for tokens, scores, total, attention in outputs:
         score = float(np.float32(rules.normalized(total, len(tokens))))
-        scored.append(Output(tokens, scores, score))
+        scored.append(Output(tokens, scores, score, attention))
     return sorted(scored, key=lambda own: own.score, reverse=True)[:n_best]
 
 
@@ -192,6 +200,11 @@ class Recipe:
         return deque()
 
     @property
+    def aligns(self) -> bool:
+        """Whether the models have attention that aligns subwords."""
+        return all(model.aligns for model in self.models)
+
+    @property
     def verifies_drafts(self) -> bool:
         """Return True if drafts can be verified without changing the output."""
         return self.search.verifies_drafts
@@ -202,6 +215,7 @@ class Recipe:
         number: int,
         tokens: np.ndarray,
         draft: Optional[np.ndarray] = None,
+        return_attention: bool = False,
         **service: Any,
     ) -> bool:
         """Add a sentence to a search, or with the arguments of a service to its queue.
@@ -210,6 +224,7 @@ class Recipe:
             number: the id of the result.
             tokens: the source tokens, int64 ``[n]`` with EOS.
             draft: tokens of earlier translations, int64 ``[D]``.
+            return_attention: whether the outputs need their attention; only if :attr:`aligns`.
             service: ``service``, ``mailbox`` and ``most_waiting``.
 
         Returns:
@@ -230,11 +245,16 @@ class Recipe:
             prefix=self._forced,
             types=types,
             drafts=None if draft is None else [draft],
+            return_attention=return_attention,
             **service,
         )
 
     def decoded(
-        self, tokens: np.ndarray, n_threads: int, draft: Optional[np.ndarray] = None
+        self,
+        tokens: np.ndarray,
+        n_threads: int,
+        draft: Optional[np.ndarray] = None,
+        return_attention: bool = False,
     ) -> list[Output]:
         """Decode one sentence in the calling thread; see :meth:`admit`.
 
@@ -248,7 +268,7 @@ class Recipe:
             search = self._idle.pop()
         except IndexError:
             search = self.new_search()
-        self.admit(search, 0, tokens, draft)
+        self.admit(search, 0, tokens, draft, return_attention)
         search.advance(loading.library().ALL_STEPS, n_threads)
         (result,) = results_of(search.finished())
         # Not reached after an error: such a search is not reused.

@@ -8,7 +8,8 @@ languages. fairseq-train rejects a precision that it cannot use without a GPU. `
 fairseq's commands shows the options of the task, architecture and criterion (:mod:`~.help`).
 :mod:`~.progress` gets access to the progress bar. ``--task translation_from_pretrained_bart`` works
 again. fairseq reads dictionaries, codes, manifests and raw text in UTF-8, whatever the locale, and
-skips byte order marks. Threads that prepare batches end before the process does.
+skips byte order marks. ``--replace-unk`` needs no file, and reads the alignments of
+``--print-alignment``. Threads that prepare batches end before the process does.
 
 Checkpoints are untrusted data, so they are read with torch's restricted unpickler
 (``weights_only=True``), which rejects classes that are not on its list. fairseq's checkpoints
@@ -135,6 +136,8 @@ def install() -> None:
     wrap(options, "parse_args_and_arch", _with_help_at_last)
     wrap(options, "parse_args_and_arch", _with_checked_values)
     wrap(utils, "import_user_module", _from_anywhere)
+    wrap(utils, "load_align_dict", _with_empty_table)
+    wrap(utils, "replace_unk", _by_alignment)
     distributed_utils._broadcast_object_slow = _broadcast_object
     wrap(dataclass_utils, "override_module_args", _with_languages)
     wrap(tasks, "merge_with_parent", _without_old_options)
@@ -468,6 +471,33 @@ def _from_anywhere(import_user_module, args):
         raise FileNotFoundError(
             f"--user-dir {user_dir}: no such directory; give the directory of a plugin"
         ) from error
+
+
+def _with_empty_table(load_align_dict, replace_unk):
+    """Without a file, ``--replace-unk`` copies source words; fairseq looks for the file "@@ "."""
+    return load_align_dict("" if replace_unk == "@@ " else replace_unk)
+
+
+def _by_alignment(replace_unk, hypo_str, src_str, alignment, align_dict, unk):
+    """fairseq expects the place of a source word for each word of a hypothesis.
+
+    Its own alignments are pairs of places (``hard``) or strings of probabilities (``soft``).
+    """
+    words = hypo_str.split()
+    if not isinstance(alignment, list) or unk not in words:
+        return replace_unk(hypo_str, src_str, alignment, align_dict, unk)
+    is_soft = bool(alignment) and isinstance(alignment[0], list)
+    if len(alignment) - is_soft != len(words):
+        raise ValueError(
+            "--replace-unk: the alignment is of subwords, and the translation of words; remove "
+            "--post-process and --remove-bpe"
+        )
+    # The last probability, and the last word of a soft alignment, are EOS.
+    places = [
+        max(range(len(own) - 1), key=lambda at: float(own[at])) if is_soft else own[0]
+        for own in alignment[: len(words)]
+    ]
+    return replace_unk(hypo_str, src_str, places, align_dict, unk)
 
 
 def _with_checked_values(parse_args_and_arch, parser, *args, **kwargs):

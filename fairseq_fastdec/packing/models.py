@@ -49,13 +49,22 @@ class EngineModels:
     """An ensemble for the engine. Not thread-safe; instances share the prepared weights."""
 
     def __init__(
-        self, models: Sequence[FairseqEncoderDecoderModel], precision: str, proposals: ProposalWays
+        self,
+        models: Sequence[FairseqEncoderDecoderModel],
+        precision: str,
+        proposals: ProposalWays,
+        last_attention: bool = False,
     ) -> None:
         """
         Args:
             precision: a name of :data:`~.precision.PRECISIONS`.
+            last_attention: whether the attention of the last layer aligns subwords, as in fairseq's
+                generator, instead of that which a model was trained to align with.
         """
         self._models, self._precision, self._proposals = models, precision, proposals
+        self._aligned = [aligned_heads(model, last_attention) for model in models]
+        # Whether decoding returns the attention that aligns subwords.
+        self.align = all(layer >= 0 for layer, _ in self._aligned)
         self._prepared = [
             prepared(coder)
             for model in models
@@ -123,7 +132,10 @@ class EngineModels:
             ReleasedWeights: see :meth:`reaching`.
         """
         given = (PRECISIONS[self._precision], self._proposals, n_source, n_target)
-        return [_engine_model(model, *given) for model in self._models]
+        return [
+            _engine_model(model, aligned, *given)
+            for model, aligned in zip(self._models, self._aligned)
+        ]
 
 
 def obstacle(models: Sequence[FairseqEncoderDecoderModel], precision: str) -> Optional[str]:
@@ -193,8 +205,29 @@ def _obstacles_of_layers(coder: Any) -> Iterator[str]:
         yield "its feed-forward networks have no units, or different numbers of them"
 
 
+def aligned_heads(
+    model: FairseqEncoderDecoderModel, last_attention: bool = False
+) -> tuple[int, Optional[int]]:
+    """The decoder layer whose attention aligns subwords, and the number of its first heads.
+
+    Args:
+        last_attention: see :class:`EngineModels`.
+
+    Returns:
+        the layer, -1 if decoding does not return such attention, and the heads, ``None`` for all
+    """
+    n_layers = len(getattr(model.decoder, "layers", ()))
+    if getattr(model, "full_context_alignment", False) or not n_layers:
+        return -1, None
+    layer = getattr(model, "alignment_layer", None)
+    if layer is None or last_attention:
+        return n_layers - 1, None
+    return layer if 0 <= layer < n_layers else -1, getattr(model, "alignment_heads", None)
+
+
 def _engine_model(
     model: FairseqEncoderDecoderModel,
+    aligned: tuple[int, Optional[int]],
     precision: Precision,
     proposals: ProposalWays,
     n_source: int,
@@ -215,6 +248,10 @@ def _engine_model(
     n_tokens = getattr(decoder, "tokens_per_step", 1)
     parts["cross"] = _part(weights.cross_key_values)
     parts["decoder"] = _network(weights, decoder, n_tokens, n_target)
+    layer, n_heads = aligned
+    if layer != len(decoder.layers) - 1 or n_heads is not None:  # not the engine's default
+        n_heads = min(n_heads or weights.n_heads, weights.n_heads)
+        parts["decoder"].arguments.update(aligned_layer=layer, aligned_heads=n_heads)
     parts["output"] = module.vocabulary(precision).part
     parts["rounds_keys"] = precision.rounds_keys
     return EnginePart("Model", parts)

@@ -196,7 +196,8 @@ class FastDecoding(Task):
             extra,
             source_dictionary=self.source_dictionary,
         )
-        will_go = release_once_prepared(models) if self._may_release(options) else []
+        may_release = self._may_release(options) and not generator.needs_models
+        will_go = release_once_prepared(models) if may_release else []
         read_weights(loaded, but=will_go)
         if generator.keeps_one_hypothesis and hasattr(args, "beam"):
             warn_of_beam(args.beam, generator.name)

@@ -28,13 +28,13 @@ def for_one_beam(args: Any) -> Any:
     """The options for building fairseq's generator.
 
     A generator with a larger beam would set BART's attention to that number of rows per sentence,
-    and this setting stays in the model.
+    and this setting stays in the model. With alignments, it would be of another class.
 
     Args:
         args: fairseq's ``GenerationConfig`` or a namespace with some of its fields; not changed.
     """
     single = _copy(args)
-    single.beam = 1
+    single.beam, single.print_alignment = 1, None
     return single
 
 

@@ -12,6 +12,7 @@ from ..data.model_files import PathLike
 from ..engine.kernels import loading
 from ..engine.rules import SearchRules
 from ..engine.searches import Recipe
+from .alignments import kind_of
 from .bundle_file import read
 from .bundle_options import search_of
 from .generation_options import HONOURED, check_kinds, check_values, shown
@@ -25,7 +26,7 @@ from .translator import Found, SentenceJob, Translator, check_verifies
 
 # fairseq's search options; all but unnormalized have the name of the field of SearchRules.
 RULES = {"unnormalized"} | {field.name for field in fields(SearchRules)} & HONOURED.keys()
-OPTIONS = sorted({"decoding", "beam", "nbest", "temperature"} | RULES)
+OPTIONS = sorted({"decoding", "beam", "nbest", "temperature", "alignment"} | RULES)
 
 
 class BundleRequest(NamedTuple):
@@ -35,11 +36,13 @@ class BundleRequest(NamedTuple):
         recipe: the search.
         nbest: the number of hypotheses to return.
         around: the tokens around a sentence.
+        alignment: a kind of :mod:`~.alignments`; ``None`` without alignments.
     """
 
     recipe: Recipe
     nbest: int
     around: Surroundings
+    alignment: Optional[str] = None
 
 
 class BundleTranslator(Translator):
@@ -89,8 +92,9 @@ class BundleTranslator(Translator):
                 drafts do not use it.
             options: the default decoding options of all calls: ``decoding`` (the method of the
                 export, ``greedy`` or ``beam``), ``beam``, ``nbest``, ``lenpen``, ``unnormalized``,
-                ``unkpen``, ``min_len``, ``max_len_a``, ``max_len_b``, ``no_repeat_ngram_size`` and
-                ``temperature``. Options that are not given have the values of the export.
+                ``unkpen``, ``min_len``, ``max_len_a``, ``max_len_b``, ``no_repeat_ngram_size``,
+                ``temperature`` and ``alignment``. Options that are not given have the values of the
+                export.
 
         Raises:
             OSError: if the file cannot be read, or if there is no compiled code.
@@ -133,8 +137,11 @@ class BundleTranslator(Translator):
             drafted = np.array(self.codec.draft(draft), dtype=np.int64)
         elif self._memory is not None and recipe.verifies_drafts:
             drafted = self._memory.draft(numbers)
-        written = partial(self._written, numbers, self._removed)
-        return SentenceJob(recipe, tokens, n_best, written, drafted)
+        written, kind = partial(self._written, numbers, self._removed), request.alignment
+        if kind is not None:
+            places = self._places(numbers, len(request.around.before), recipe.rules.pad)
+            written = partial(written, alignment=kind, places=places)
+        return SentenceJob(recipe, tokens, n_best, written, drafted, kind is not None)
 
     def _opened_memory(
         self, source: Optional[PathLike], target: Optional[PathLike]
@@ -163,11 +170,17 @@ class BundleTranslator(Translator):
         names = (merged.pop("source", None), merged.pop("target", None))
         usual = Pair(self.source_lang, self.target_lang)
         pair = chosen_pair(self.languages, usual, *names)
+        alignment = kind_of(merged.pop("alignment", False))
         _check(merged)
         key = tuple(sorted((name, type(value), value) for name, value in merged.items()))
         recipe, n_best = self._remembered(key, lambda: self._checked_request(merged))
+        if alignment is not None and not recipe.aligns:
+            raise ValueError(
+                f"alignment {alignment}: a model of the bundle has no attention that aligns "
+                "subwords while it decodes; translate with its checkpoint, or remove it"
+            )
         # Not remembered: there can be thousands of pairs, and all of them share one search.
-        return self._of_pair(pair, recipe, n_best)
+        return self._of_pair(pair, recipe, n_best)._replace(alignment=alignment)
 
     def _of_pair(self, pair: Pair, recipe: Recipe, n_best: int) -> BundleRequest:
         """The request of a pair; requests of other pairs share batches with it."""

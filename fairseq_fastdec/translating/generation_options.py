@@ -74,6 +74,8 @@ HONOURED_AS_GIVEN = frozenset({"unnormalized", "score_reference", "sampling", "n
 # Options that only some methods support: those with the flag in ``honours``.
 NO_REPEAT = "--no-repeat-ngram-size"
 CONSTRAINTS = "--constraints"
+ALIGNMENTS = frozenset({"print_alignment", "replace_unk"})
+ALIGNMENT_FLAGS = frozenset(map(flag_of, ALIGNMENTS))
 SAMPLING_FLAGS = frozenset({"--sampling", "--sampling-topk", "--sampling-topp"})
 
 # The options that no method of this package supports, and their defaults.
@@ -100,8 +102,6 @@ REFUSED_IF_ASKED_FOR: dict[str, Any] = {
     "diversity_rate": -1.0,
     "match_source_len": False,
     "constraints": None,
-    "print_alignment": None,
-    "replace_unk": None,
     "print_step": False,
     "retain_iter_history": False,
     "lm_path": None,

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 # Some programs begin UTF-8 with it. It is no part of a text.
 BYTE_ORDER_MARK = "\ufeff"
-# Pairs of a source and a target subword position, from 0.
-Alignment = list[tuple[int, int]]
+# Pairs of a source and a target subword position, from 0; or probabilities.
+Alignment = Union[list[tuple[int, int]], list[list[float]]]
 
 
 class Problem(str):
@@ -45,8 +45,7 @@ class Translation:
         tokens: target subwords, without EOS.
         positional_scores: natural logarithms, one for each of ``tokens`` and one for EOS.
         source_tokens: source subwords, without EOS.
-        alignment: pairs of a source and a target subword, numbered from 0; ``None`` unless
-            ``alignment=True``.
+        alignment: see :mod:`~.alignments`; ``None`` unless it was asked for.
         error: why the sentence could not be translated, with a remedy; otherwise ``None``.
     """
 

@@ -180,6 +180,7 @@ class Scheduler:
         done: Callback,
         is_bounded: bool = False,
         draft: Optional[np.ndarray] = None,
+        return_attention: bool = False,
     ) -> int:
         """Add a sentence to the queue.
 
@@ -189,6 +190,7 @@ class Scheduler:
             done: called by :meth:`Mailbox.receive` with the outputs, best first, or with an error.
             is_bounded: whether ``max_queue`` applies.
             draft: tokens of earlier translations, int64 ``[D]``.
+            return_attention: whether the outputs need their attention.
 
         Returns:
             the number that :meth:`Mailbox.cancel` takes
@@ -208,6 +210,7 @@ class Scheduler:
             number,
             tokens,
             draft,
+            return_attention,
             service=self._service,
             mailbox=mailbox.engine,
             most_waiting=loading.bounded(most),

@@ -16,6 +16,7 @@ import numpy as np
 from ..engine.kernels import loading
 from ..engine.searches import Output, Recipe
 from ..processes import cores
+from .alignments import aligned
 from .languages import Languages
 from .registry import ANY_DRAFTED
 from .results import (
@@ -53,6 +54,7 @@ class SentenceJob(NamedTuple):
         written: converts hypotheses to strings, or to :class:`Translation` objects if its second
             argument is true.
         draft: tokens of earlier translations, int64 ``[D]``; ``None`` without drafts.
+        return_attention: whether the hypotheses need their attention, for alignments.
     """
 
     recipe: Recipe
@@ -60,6 +62,7 @@ class SentenceJob(NamedTuple):
     n_best: int
     written: Callable[[Sequence[Output], bool], list[Any]]
     draft: Optional[np.ndarray] = None
+    return_attention: bool = False
 
 
 class OfWholeBatch(NamedTuple):
@@ -97,7 +100,9 @@ class Translator(ABC):
 
     @abstractmethod
     def _new_request(self, options: dict[str, Any]) -> Any:
-        """The options of a call, after those of :func:`load`; ``nbest`` is an attribute.
+        """The options of a call, after those of :func:`load`.
+
+        ``nbest`` is an attribute, and ``alignment``: a kind of :mod:`~.alignments` or ``None``.
 
         Raises:
             ValueError: for an option that is unknown or that the method does not support.
@@ -129,6 +134,20 @@ class Translator(ABC):
         """The options of a call; see :meth:`translate`."""
         return self._new_request(options) if options else self._usual
 
+    def _request_of(self, options: dict[str, Any], details: bool) -> Any:
+        """The options of a call.
+
+        Raises:
+            ValueError: see :meth:`_new_request`, and for alignments without ``details``.
+        """
+        request = self.request(options)
+        if request.alignment is not None and not details:
+            raise ValueError(
+                f"alignment {request.alignment}: requires details=True, since strings have no "
+                "alignment"
+            )
+        return request
+
     def job(
         self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
     ) -> Union[SentenceJob, Problem, None]:
@@ -153,9 +172,9 @@ class Translator(ABC):
                 strings or ``None`` for each.
             details: return :class:`Translation` objects instead of strings.
             options: decoding options of this call, see :func:`load`, and the languages ``source``
-                and ``target`` of a model that translates between many. With checkpoints also
-                ``batch_size``, ``max_tokens``, and ``alignment=True``, which aligns subwords in
-                an additional pass of the model and needs ``details``.
+                and ``target`` of a model that translates between many. ``alignment="hard"``, or
+                ``True``, and ``alignment="soft"`` align subwords, see :mod:`~.alignments`, and need
+                ``details``. With checkpoints also ``batch_size`` and ``max_tokens``.
 
         Returns:
             for one sentence, a string or a :class:`Translation`, or a list of ``nbest`` of these,
@@ -168,7 +187,7 @@ class Translator(ABC):
                 rejects or whose score is not finite. With ``details``, their :class:`Translation`
                 has an ``error``.
         """
-        request = self.request(options)
+        request = self._request_of(options, details)
         lines, own_drafts = lines_and_drafts(texts, drafts)
         job: Any = None
         if len(lines) == 1 and lines[0]:
@@ -284,7 +303,8 @@ class Translator(ABC):
     def _decoded_alone(self, job: SentenceJob, details: bool) -> Found:
         """Decode a sentence in this thread."""
         with cores.TURNS:
-            outcome = job.recipe.decoded(job.tokens, self.n_threads(), job.draft)
+            given = (job.tokens, self.n_threads(), job.draft, job.return_attention)
+            outcome = job.recipe.decoded(*given)
         return _found(job, outcome, details)
 
     def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -342,7 +362,7 @@ class Translator(ABC):
         """
         own_draft, line = draft_of(draft), stripped(text, 0)
         await turn()
-        request = self.request(options)
+        request = self._request_of(options, details)
         job = self._job(line, request, own_draft) if line else _empty(details)
         found: Any = job
         if isinstance(job, SentenceJob):
@@ -499,16 +519,19 @@ class Translator(ABC):
         removed: Collection[int],
         outputs: Sequence[Output],
         details: bool,
-        alignments: Iterable[Optional[Alignment]] = (),
+        alignment: Optional[str] = None,
+        places: Sequence[int] = (),
     ) -> list[Any]:
         """Strings or :class:`Translation` objects for the outputs of a sentence.
 
         Args:
             source: the source tokens.
             removed: the tokens that are not part of the text.
+            alignment: a kind of :mod:`~.alignments`; the outputs have attention.
+            places: those of the source subwords in the attention, see :meth:`_places`.
         """
         codec, results = self.codec, list[Any]()
-        for output, alignment in zip_longest(outputs, alignments):
+        for output in outputs:
             tokens = output.tokens.tolist()
             kept = [place for place, token in enumerate(tokens) if token not in removed]
             numbers = [tokens[place] for place in kept]
@@ -521,10 +544,35 @@ class Translator(ABC):
                     tuple(codec.words(codec.target, numbers).split()),
                     (*(scores[place] for place in kept), scores[-1]),
                     tuple(codec.words(codec.source, source).split()),
-                    alignment,
+                    self._aligned(places, output, kept, alignment),
                 )
             results.append(text)
         return results
+
+    def _aligned(
+        self, sources: Sequence[int], output: Output, kept: Iterable[int], kind: Optional[str]
+    ) -> Optional[Alignment]:
+        """The alignment of a hypothesis; see :meth:`_written`.
+
+        Args:
+            kept: the places of the target subwords.
+        """
+        if kind is None or output.attention is None:
+            return None
+        special = (self.codec.target.eos_index, self.codec.target.bos_index)
+        targets = [at for at in kept if output.tokens[at] not in special]
+        return aligned(output.attention, sources, targets, kind)
+
+    def _places(self, source: Sequence[int], first: int, pad: int) -> list[int]:
+        """The places of a sentence's subwords in the attention, which is without padding.
+
+        Args:
+            source: the tokens of the sentence, with EOS; a text can contain padding.
+            first: the place of the first one in the encoder's input.
+        """
+        special = (self.codec.source.eos_index, self.codec.source.bos_index)
+        numbers = [token for token in source if token != pad]
+        return [first + at for at, token in enumerate(numbers) if token not in special]
 
     def _submit(
         self,
@@ -535,7 +583,8 @@ class Translator(ABC):
     ) -> int:
         """See :meth:`.scheduler.Scheduler.submit`."""
         scheduler = self._started()
-        return scheduler.submit(job.recipe, job.tokens, mailbox, done, is_bounded, job.draft)
+        given = (job.recipe, job.tokens, mailbox, done, is_bounded)
+        return scheduler.submit(*given, job.draft, job.return_attention)
 
 
 def _pairs(texts: Iterable[str], drafts: Iterable[Any]) -> Iterator[tuple[Any, Any]]:

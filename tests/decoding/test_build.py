@@ -31,7 +31,6 @@ def build(model=None, extra=None, prefix_fn=None, decoding="greedy", **args):
         (dict(sampling_topk=3), "--sampling-topk"),
         (dict(sampling_topp=0.3), "--sampling-topp"),
         (dict(nbest=2), "--nbest"),
-        (dict(print_alignment="hard"), "--print-alignment"),
         (dict(print_step=True), "--print-step"),
         (dict(retain_iter_history=True), "--retain-iter-history"),
         (dict(lm_path="lm.pt"), "--lm-path"),
@@ -51,6 +50,8 @@ def test_options_without_a_meaning(args, flag):
         (dict(no_repeat_ngram_size=2), "--no-repeat-ngram-size"),
         (dict(sampling=True), "--sampling"),
         (dict(diverse_beam_groups=2), "--diverse-beam-groups"),
+        (dict(print_alignment="hard"), "--print-alignment"),
+        (dict(replace_unk=""), "--replace-unk"),
     ],
 )
 def test_pairs_of_tokens_name_no_generator_that_cannot_run_them(args, flag):
@@ -64,7 +65,6 @@ def test_pairs_of_tokens_name_no_generator_that_cannot_run_them(args, flag):
     [
         (dict(sampling=True), "--decoding beam, which draws --beam samples"),
         (dict(constraints="ordered"), "--decoding fairseq"),
-        (dict(print_alignment="hard"), "--decoding fairseq"),
         (dict(lm_path="lm.pt"), "--decoding fairseq"),
     ],
 )

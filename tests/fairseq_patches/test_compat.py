@@ -6,7 +6,7 @@ import pickle
 import numpy
 import pytest
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, utils
 from fairseq.data import data_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models.transformer import TransformerModel
@@ -233,3 +233,22 @@ for size in (10000, 1):
 """
     done = after_import.run(code)
     assert done.returncode == 0 and "terminate" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "alignment",
+    [
+        [(2, 0), (0, 1)],
+        [["0.1", "0.2", "0.3", "0.4"], ["0.5", "0.2", "0.2", "0.1"], ["0", "0", "0", "1"]],
+        torch.tensor([2, 0]),
+    ],
+)
+def test_unknown_words_are_replaced_by_any_alignment(alignment):
+    replaced = utils.replace_unk("<unk> b", "x y z", alignment, {"z": "Z"}, "<unk>")
+    assert replaced == "Z b"
+    assert utils.replace_unk("a b", "x y z", alignment, {}, "<unk>") == "a b"
+
+
+def test_unknown_words_of_joined_subwords():
+    with pytest.raises(ValueError, match="^--replace-unk: .*; remove --post-process"):
+        utils.replace_unk("<unk>", "x y", [(0, 0), (1, 1)], {}, "<unk>")

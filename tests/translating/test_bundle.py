@@ -251,7 +251,8 @@ def test_neither_torch_nor_fairseq_is_imported(pair):
     _, bundle, path = pair("int8")
     code = (
         "import sys, fairseq_fastdec\n"
-        f"print(fairseq_fastdec.load({str(path)!r}).translate({LINES[0]!r}))\n"
+        f"bundle = fairseq_fastdec.load({str(path)!r})\n"
+        f"print(bundle.translate({LINES[0]!r}, details=True, alignment=True).text)\n"
         "print([name for name in ('torch', 'fairseq', 'omegaconf') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

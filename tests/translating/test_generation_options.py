@@ -15,6 +15,7 @@ from fairseq_fastdec.decoding.option_rules import check_options, rule_of
 from fairseq_fastdec.decoding.options import DecodingOptions, check_names
 from fairseq_fastdec.processes.errors import flag_of
 from fairseq_fastdec.translating.generation_options import (
+    ALIGNMENTS,
     HONOURED,
     HONOURED_AS_GIVEN,
     READ_BY_TASKS,
@@ -52,7 +53,7 @@ def decoded(model, decoding="greedy", method=None, **args):
 
 def test_every_option_of_fairseqs_has_its_place():
     tables = [HONOURED, HONOURED_AS_GIVEN, REFUSED, REFUSED_IF_ASKED_FOR, WITHOUT_EFFECT]
-    names = [name for table in [*tables, READ_BY_TASKS] for name in table]
+    names = [name for table in [*tables, READ_BY_TASKS, ALIGNMENTS] for name in table]
     assert len(names) == len(set(names))
     # 0.12.2 does not have all that 0.12.3 has.
     assert set(FAIRSEQS) - {"_name"} <= set(names)
@@ -60,8 +61,7 @@ def test_every_option_of_fairseqs_has_its_place():
 
 OTHER_THAN_DEFAULT = {
     "diverse_beam_groups": 2, "diversity_rate": 0.5, "match_source_len": True,
-    "constraints": "ordered", "print_alignment": "hard",
-    "replace_unk": "@@ ", "print_step": True, "retain_iter_history": True, "lm_path": "lm.pt",
+    "constraints": "ordered", "print_step": True, "retain_iter_history": True, "lm_path": "lm.pt",
     "retain_dropout_modules": ["TransformerDecoder"], "decoding_format": "unigram",
 }  # fmt: skip
 

@@ -178,7 +178,7 @@ def test_alignments_of_all_calls(translator):
     assert all_at_once(translator, LINES, details=True, alignment=True) == expected
     found = translator.translate_stream(LINES, alignment=True)
     assert list(found) == list(enumerate(expected))
-    with pytest.raises(ValueError, match="^alignment True: requires details=True"):
+    with pytest.raises(ValueError, match="^alignment hard: requires details=True"):
         all_at_once(translator, LINES, alignment=True)
 
 

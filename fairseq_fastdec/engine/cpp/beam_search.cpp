@@ -74,6 +74,7 @@ void BeamSearch::expand() {
   decoder.step(beams.next_tokens(), even_begins(rows.n_rows, 1), first);
   clock.count(counters.seconds.decoder);
   for (int64_t row = first; row < decoder.n_rows(); ++row) decoder.keep(row, 1);
+  keep_attention();
   ++counters.decoder_invocations;
   counters.row_invocations += rows.n_rows;
   counters.beam_steps += rows.n_beams;
@@ -86,6 +87,15 @@ void BeamSearch::expand() {
   else
     chooser.extend(decoder, rows, options.max_candidates, limits, candidates);
   clock.count(counters.seconds.choice);
+}
+
+void BeamSearch::keep_attention() {
+  const int64_t n = beams.rows().n_rows, first = decoder.n_rows() - n;
+  for (int64_t row = 0; row < n; ++row) {
+    const int64_t slot = beams.slot_of(row);
+    if (sentences[slot].return_attention)
+      decoder.append_attention(first + row, row, beams.attention_of(slot));
+  }
 }
 
 void BeamSearch::draw(const BeamRows &rows) {

@@ -31,6 +31,8 @@ class BeamSearch : public Search {
   // Feeds the beams in focus, and computes their candidates (Algorithm 1: expand).
   void expand();
   void draw(const BeamRows &rows);
+  // Adds the attention of the expanded entries to their beams.
+  void keep_attention();
   // Sets the limits of the next tokens of the rows in focus.
   void restrict();
   // Judges and extends candidates, and removes finished sentences.

@@ -5,6 +5,24 @@
 
 namespace fastdec {
 
+namespace {
+
+// The attention by which the successors of an entry and of those that it continues were chosen. All
+// entries of the beam have been expanded.
+std::vector<float> attention_along(const Beam &beam, int64_t entry) {
+  std::vector<int64_t> path;
+  for (; entry >= 0; entry = beam.entries[entry].parent) path.push_back(entry);
+  const auto n = int64_t(beam.attention.size() / beam.entries.size());
+  std::vector<float> found;
+  for (auto at = path.rbegin(); at != path.rend(); ++at) {
+    const auto from = beam.attention.begin() + *at * n;
+    found.insert(found.end(), from, from + n);
+  }
+  return found;
+}
+
+}  // namespace
+
 int64_t Beams::begin(int64_t bos, std::shared_ptr<const Constraints> constraints) {
   if (free_slots.empty()) {
     free_slots.push_back(int64_t(beams.size()));
@@ -224,6 +242,7 @@ Hypothesis Beams::hypothesis(const Beam &beam, const EndedCandidate &ended) cons
   // A token's score is what it adds to the score of the entry that it continues.
   float after = ended.score;
   int64_t at = ended.entry;
+  if (!beam.attention.empty()) found.attention = attention_along(beam, at);
   for (; beam.entries[at].parent >= 0; at = beam.entries[at].parent) {
     found.scores.push_back(after - beam.entries[at].score);
     found.tokens.push_back(beam.entries[at].token);

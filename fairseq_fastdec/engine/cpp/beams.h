@@ -71,6 +71,9 @@ struct Beam {
   std::vector<EndedCandidate> finals, waiting;  // waiting ones best first
   float best_final = -INFINITY;
   std::vector<Extension> children;  // the candidates of a step that are extended
+  // [entries that have been expanded, n], to choose their successors; see Hypothesis. Entries are
+  // expanded in their order.
+  std::vector<float> attention;
   int64_t steps = 0, expansions = 0;
 
   int64_t width() const { return int64_t(entries.size()) - first; }
@@ -93,6 +96,7 @@ class Beams {
   void end(int64_t slot) { free_slots.push_back(slot); }
 
   const Beam &operator[](int64_t slot) const { return beams[slot]; }
+  std::vector<float> &attention_of(int64_t slot) { return beams[slot].attention; }
 
   // Sets the beams that are expanded next.
   void focus(const std::vector<int64_t> &slots);

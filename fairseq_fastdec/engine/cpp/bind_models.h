@@ -147,7 +147,8 @@ Owned<Network> network(const std::vector<std::pair<py::dict, py::dict>> &layers,
                 int64_t head_dim, bool pre_norm, int64_t activation, int64_t tokens_per_step,
                 py::array embed, float embed_scale, std::optional<LayerNorm> embed_norm,
                 std::optional<LayerNorm> final_norm, std::optional<py::array> positions,
-                int64_t eos, int64_t first_input) {
+                int64_t eos, int64_t first_input, std::optional<int64_t> aligned_layer,
+                std::optional<int64_t> aligned_heads) {
   Owned<Network> made;
   Collector collect(made.owners);
   Network &model = made.part;
@@ -164,6 +165,10 @@ Owned<Network> network(const std::vector<std::pair<py::dict, py::dict>> &layers,
   model.n_types = embed.shape(0), model.embed_scale = embed_scale;
   require(first_input < model.n_types, "first_input: has no embedding");
   model.eos = eos, model.first_input = first_input;
+  model.aligned_layer = aligned_layer.value_or(model.n_layers - 1);
+  model.aligned_heads = aligned_heads.value_or(n_heads);
+  require(model.aligned_layer < model.n_layers && is_within(model.aligned_heads - 1, n_heads),
+          "aligned_layer, aligned_heads: the network has fewer");
   if (embed_norm) model.embed_norm = collect.take(*embed_norm, "embed_norm", dim);
   if (final_norm) model.final_norm = collect.take(*final_norm, "final_norm", dim);
   if (positions) {
@@ -337,7 +342,8 @@ inline void bind_models(py::module_ &module) {
       .def(py::init(&network), py::arg("layers"), py::arg("n_heads"), py::arg("head_dim"),
            py::arg("pre_norm"), py::arg("activation"), py::arg("tokens_per_step"),
            py::arg("embed"), py::arg("embed_scale"), py::arg("embed_norm"), py::arg("final_norm"),
-           py::arg("positions"), py::arg("eos") = -1, py::arg("first_input") = -1);
+           py::arg("positions"), py::arg("eos") = -1, py::arg("first_input") = -1,
+           py::arg("aligned_layer") = py::none(), py::arg("aligned_heads") = py::none());
   py::class_<Owned<Heads>>(module, "Heads")
       .def(py::init(&head_layers), py::arg("hidden"), py::arg("outputs"), py::arg("n_heads"),
            py::arg("gelu"));
@@ -349,7 +355,8 @@ inline void bind_models(py::module_ &module) {
       .def(py::init(&prepared_model), py::arg("cross"), py::arg("decoder"), py::arg("output"),
            py::arg("rounds_keys"), py::arg("encoder") = py::none(), py::arg("p1") = py::none(),
            py::arg("heads") = py::none(), py::arg("sequential") = py::none(),
-           py::arg("proposals") = py::none());
+           py::arg("proposals") = py::none())
+      .def_property_readonly("aligns", &Model::aligns);
 }
 
 }  // namespace fastdec

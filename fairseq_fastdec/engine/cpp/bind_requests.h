@@ -46,6 +46,7 @@ struct GivenRequests {
   std::optional<std::vector<std::vector<Phrase>>> forbidden;
   std::optional<Array<int64_t>> horizons;
   std::optional<Array<uint64_t>> random_states;
+  bool return_attention = false;  // of all
 };
 
 // Reads requests, and checks them against the models of a search.
@@ -81,6 +82,9 @@ class RequestReader {
     require_size(given.forbidden, n, "forbidden");
     require_size(given.horizons, n, "horizons");
     require_size(given.random_states, n, "random_states");
+    require(!given.return_attention || std::all_of(models.begin(), models.end(),
+                                                   [](const auto &model) { return model->aligns(); }),
+            "return_attention: a model does not align");
     const bool has_encoders = std::all_of(models.begin(), models.end(), [](const auto &model) {
       return model->has_encoder();
     });
@@ -94,7 +98,7 @@ class RequestReader {
     const int64_t n_prefix = prefix ? prefix->shape(1) : 0;
     std::vector<Request> requests(n);
     if (given.sources) read_sources(*given.sources, requests);
-    if (given.states) read_states(*given.states, requests);
+    if (given.states) read_states(*given.states, given.return_attention, requests);
     for (int64_t i = 0; i < n; ++i) {
       Request &request = requests[i];
       request.id = given.ids.data()[i], request.bos = given.bos;
@@ -110,6 +114,7 @@ class RequestReader {
       if (given.forbidden) request.forbidden = checked((*given.forbidden)[i], "forbidden");
       if (given.horizons) request.horizon = given.horizons->data()[i];
       if (given.random_states) request.random_state = given.random_states->data()[i];
+      request.return_attention = given.return_attention;
     }
     return requests;
   }
@@ -134,7 +139,8 @@ class RequestReader {
     }
   }
 
-  void read_states(const EncoderStates &given, std::vector<Request> &requests) const {
+  void read_states(const EncoderStates &given, bool return_attention,
+                   std::vector<Request> &requests) const {
     require(given.size() == models.size(), "states: need those of each model");
     const int64_t n = int64_t(requests.size());
     for (size_t member = 0; member < models.size(); ++member) {
@@ -147,6 +153,8 @@ class RequestReader {
       for (int64_t i = 0; i < n; ++i) {
         const int64_t length = lengths.data()[i];
         require(length > 0 && length <= width, "states: a length exceeds S");
+        require(length == given[0].second.data()[i] || !return_attention,
+                "return_attention: the states of models have different lengths");
         const float *const from = states.data() + i * width * dim;
         requests[i].states.emplace_back(from, from + length * dim);
       }

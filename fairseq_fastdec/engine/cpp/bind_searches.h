@@ -30,7 +30,7 @@ struct CheckedSearch {
 // Sentences that are done, in arrays.
 struct Results {
   explicit Results(const std::vector<Result> &results) {
-    int64_t n = 0;
+    int64_t n = 0, n_attention = 0;
     for (const Result &own : results) {
       ids.push_back(own.id), steps.push_back(own.steps), expansions.push_back(own.expansions);
       errors.push_back(own.error), blocks.push_back(own.blocks);
@@ -38,16 +38,19 @@ struct Results {
       for (const Hypothesis &hypothesis : own.hypotheses) {
         lengths.push_back(int64_t(hypothesis.tokens.size()));
         totals.push_back(hypothesis.total);
-        n += lengths.back();
+        n += lengths.back(), n_attention += int64_t(hypothesis.attention.size());
+        n_attended.push_back(int64_t(hypothesis.attention.size()) / lengths.back());
       }
     }
-    tokens = Array<int64_t>(n), scores = Array<float>(n);
+    tokens = Array<int64_t>(n), scores = Array<float>(n), attention = Array<float>(n_attention);
     int64_t *to = tokens.mutable_data();
-    float *scores_to = scores.mutable_data();
+    float *scores_to = scores.mutable_data(), *attention_to = attention.mutable_data();
     for (const Result &own : results)
       for (const Hypothesis &hypothesis : own.hypotheses) {
         to = std::copy(hypothesis.tokens.begin(), hypothesis.tokens.end(), to);
         scores_to = std::copy(hypothesis.scores.begin(), hypothesis.scores.end(), scores_to);
+        const std::vector<float> &attended = hypothesis.attention;
+        attention_to = std::copy(attended.begin(), attended.end(), attention_to);
       }
   }
 
@@ -57,8 +60,9 @@ struct Results {
   std::vector<int64_t> n_hypotheses;
   std::vector<int64_t> lengths;  // of each hypothesis
   std::vector<double> totals;
+  std::vector<int64_t> n_attended;  // see Hypothesis::attention
   Array<int64_t> tokens;  // of all hypotheses
-  Array<float> scores;
+  Array<float> scores, attention;
 };
 
 namespace {
@@ -233,10 +237,12 @@ bool admit(CheckedSearch &own, Array<int64_t> ids, int64_t bos, Array<int64_t> m
            std::optional<std::vector<std::vector<Phrase>>> constraints, bool ordered,
            std::optional<std::vector<std::vector<Phrase>>> forbidden,
            std::optional<Array<int64_t>> horizons, std::optional<Array<uint64_t>> random_states,
-           Service *service, std::shared_ptr<Mailbox> mailbox, int64_t most_waiting) {
+           bool return_attention, Service *service, std::shared_ptr<Mailbox> mailbox,
+           int64_t most_waiting) {
   std::vector<Request> requests = own.requests.read({ids, max_lens, waived, bos, sources, states,
                                                      n_source, prefix, types, drafts, constraints,
-                                                     ordered, forbidden, horizons, random_states});
+                                                     ordered, forbidden, horizons, random_states,
+                                                     return_attention});
   if (!service) {
     for (Request &request : requests) own.search->admit(std::move(request));
     return true;
@@ -308,8 +314,10 @@ inline void bind_searches(py::module_ &module) {
       .def_readonly("n_hypotheses", &Results::n_hypotheses)
       .def_readonly("lengths", &Results::lengths)
       .def_readonly("totals", &Results::totals)
+      .def_readonly("n_attended", &Results::n_attended)
       .def_readonly("tokens", &Results::tokens)
-      .def_readonly("scores", &Results::scores);
+      .def_readonly("scores", &Results::scores)
+      .def_readonly("attention", &Results::attention);
   py::class_<Mailbox, std::shared_ptr<Mailbox>>(module, "Mailbox")
       .def(py::init<>())
       .def("fileno", &Mailbox::fd)
@@ -328,8 +336,8 @@ inline void bind_searches(py::module_ &module) {
            py::arg("n_source") = none, py::arg("prefix") = none, py::arg("types") = none,
            py::arg("drafts") = none, py::arg("constraints") = none, py::arg("ordered") = false,
            py::arg("forbidden") = none, py::arg("horizons") = none,
-           py::arg("random_states") = none, py::arg("service") = none,
-           py::arg("mailbox") = none,
+           py::arg("random_states") = none, py::arg("return_attention") = false,
+           py::arg("service") = none, py::arg("mailbox") = none,
            py::arg("most_waiting") = std::numeric_limits<int64_t>::max())
       .def(
           "advance",

@@ -95,7 +95,7 @@ int64_t BlockSearch::accept(int64_t row) const {
 bool BlockSearch::keep(int64_t i) {
   Row &row = rows[i];
   const int64_t n_accepted = accept(i);
-  decoder.keep(i, n_accepted);
+  keep_fed(i, n_accepted);
   const int64_t n_before = row.length();
   const int64_t n_taken = append_block(i, feed.n_known[i], n_accepted);
   bool ends = n_taken && row.context.back() == rules.eos;

@@ -250,7 +250,29 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins, in
     task.row_slots = row_slots.data() + n_resting;
     task.begins = begins.data(), task.tokens = tokens;
     task.features = member.features.reserve(task.n() * task.network.dim);
+    task.attention = nullptr;
+    if (records_attention) {
+      const std::vector<int64_t> &lengths = member.source_lengths;
+      task.attention_width = *std::max_element(lengths.begin(), lengths.end());
+      const int64_t of_token = task.network.aligned_heads * task.attention_width;
+      task.attention = member.attention.reserve(task.n() * of_token);
+    }
     run(task, member.scratch);
+  }
+}
+
+void Decoder::append_attention(int64_t row, int64_t token, std::vector<float> &to) const {
+  const int64_t length = source_length(row);
+  const size_t first = to.size();
+  to.resize(first + length, 0);
+  float *const own = to.data() + first;
+  for (const Member &member : members) {
+    const Step &step = member.step;
+    const int64_t n_heads = step.network.aligned_heads;
+    const float share = 1.0f / float(n_heads * n_models());
+    const float *from = step.attention + token * n_heads * step.attention_width;
+    for (int64_t head = 0; head < n_heads; ++head, from += step.attention_width)
+      for (int64_t i = 0; i < length; ++i) own[i] += share * from[i];
   }
 }
 

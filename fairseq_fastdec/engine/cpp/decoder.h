@@ -72,6 +72,14 @@ class Decoder {
   // [n, dim] of the last step's n tokens.
   float *features(int64_t member) { return members[member].features.data(); }
 
+  // The number of tokens or frames of a row's source, in the first model.
+  int64_t source_length(int64_t row) const { return members[0].source_lengths[row_source[row]]; }
+  // Whether steps record the attention to sources.
+  void record_attention(bool is_needed) { records_attention = is_needed; }
+  // Appends the attention [length of the source] of the last step's token number `token`, which was
+  // fed to a row: the mean over heads and models.
+  void append_attention(int64_t row, int64_t token, std::vector<float> &to) const;
+
   // Keeps the first n tokens that were fed to a row.
   void keep(int64_t row, int64_t n) { past[row] += n; }
   // Removes a row; the last row takes its place.
@@ -90,7 +98,7 @@ class Decoder {
     KeyValueCache rows, sources;
     std::vector<int64_t> source_lengths;  // by slot; free slots have length 0
     Step step;
-    Buffer<float> features, scratch;
+    Buffer<float> features, attention, scratch;
   };
 
   // Runs one model's encoder. The next call overwrites the states.
@@ -107,6 +115,7 @@ class Decoder {
 
   Models models;
   int64_t own_threads = 1;
+  bool records_attention = false;
   std::vector<Member> members;
   // By row: length, slot, and slot of the source.
   std::vector<int64_t> past, row_slots, row_source;

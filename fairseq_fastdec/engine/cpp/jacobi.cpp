@@ -60,7 +60,10 @@ bool JacobiSearch::keep(int64_t i) {
   const int64_t n_certain = feed.n_certain[i], first = feed.begins[i] + n_certain - 1;
   const int64_t n_forced = append_block(i, 1, n_certain);
   if (n_forced) row.blocks.push_back(n_forced);
-  if (n_forced && row.context.back() == rules.eos) return true;
+  if (n_forced && row.context.back() == rules.eos) {
+    keep_fed(i, n_forced);
+    return true;
+  }
   const int64_t reach = feed.size(i) - n_certain + 1, window = window_of(row, 0);
   const int64_t *const newest = answers.tokens.data() + first;
   // Stop: an equation is solved if all of its input tokens are right.
@@ -69,7 +72,7 @@ bool JacobiSearch::keep(int64_t i) {
   const bool has_eos = std::find(newest, newest + n_settled, rules.eos) != newest + n_settled;
   const bool is_done = n_settled == window || (has_eos && options.ends_within_block);
   const int64_t n_kept = is_done ? n_settled : 0;
-  decoder.keep(i, n_certain - 1 + n_kept);
+  keep_fed(i, n_certain - 1 + n_kept);
   int64_t n_taken = 0;
   bool ends = false;
   for (; n_taken < n_kept && !ends; ++n_taken)

@@ -26,6 +26,8 @@ struct Model {
 
   std::vector<std::shared_ptr<const void>> owners;  // of the memory of all pointers
 
+  // Whether steps can record the attention that aligns targets with sources.
+  bool aligns() const { return decoder.tokens_per_step == 1 && decoder.aligned_layer >= 0; }
   bool has_encoder() const { return encoder.n_layers > 0; }
   bool has_heads() const { return heads.n_heads > 0; }
   bool has_sequential() const { return sequential.begin.outputs > 0; }

@@ -81,6 +81,13 @@ int64_t OneHypothesis::append_block(int64_t i, int64_t first, int64_t last) {
   return n;
 }
 
+void OneHypothesis::keep_fed(int64_t i, int64_t n) {
+  decoder.keep(i, n);
+  if (!rows[i].request.return_attention) return;
+  for (int64_t number = 0; number < n; ++number)
+    decoder.append_attention(i, place(i, number), rows[i].attention);
+}
+
 bool OneHypothesis::append(Row &row, int64_t token, float score) {
   row.context.push_back(token);
   row.scores.push_back(score);
@@ -96,6 +103,11 @@ void OneHypothesis::leave(int64_t i) {
   own.tokens.assign(row.context.begin() + 1, row.context.end());
   own.total = std::accumulate(row.scores.begin(), row.scores.end(), 0.0);
   own.scores = std::move(row.scores);
+  if (row.request.return_attention) {
+    // Accepted tokens may have been fed that follow EOS, or EOS itself.
+    own.attention = std::move(row.attention);
+    own.attention.resize(own.tokens.size() * decoder.source_length(i));
+  }
   result.hypotheses.push_back(std::move(own));
   done.push_back(std::move(result));
   left(i);

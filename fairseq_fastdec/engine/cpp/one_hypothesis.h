@@ -31,6 +31,9 @@ class OneHypothesis : public Search {
   // Appends the tokens [first, last) of a row's block to the output, up to EOS; returns their
   // number.
   int64_t append_block(int64_t row, int64_t first, int64_t last);
+  // Keeps the first n tokens of a row's block in the decoder. The attention of each is that of the
+  // token that it predicts.
+  void keep_fed(int64_t row, int64_t n);
   // Appends a token; returns whether it ends the sentence.
   bool append(Row &row, int64_t token, float score);
   // The index of a token of a row's block in the step.

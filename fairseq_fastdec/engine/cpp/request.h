@@ -33,6 +33,7 @@ struct Request {
   std::vector<Phrase> forbidden;  // phrases that the output may not contain
   std::vector<int64_t> draft;   // earlier translations, each with EOS; empty: none
   std::vector<int64_t> types;   // the possible output types, with EOS, ascending; empty: all
+  bool return_attention = false;  // whether hypotheses need their attention to the source
   std::shared_ptr<const Outputs> outputs;  // of the types, once the sentence is decoded; null: all
 };
 
@@ -41,6 +42,9 @@ struct Hypothesis {
   std::vector<int64_t> tokens;  // ending in EOS
   std::vector<float> scores;    // of each token
   double total = 0;             // their sum
+  // [tokens, n]: the attention to the n tokens or frames of the source when each token was chosen;
+  // empty if it is not needed.
+  std::vector<float> attention;
 };
 
 // A sentence that is done.

@@ -14,6 +14,7 @@ struct Row {
   Request request;
   std::vector<int64_t> context;  // bos and the output so far
   std::vector<float> scores;
+  std::vector<float> attention;  // [tokens that the decoder keeps, n], see Hypothesis
   std::vector<int64_t> blocks;
   int64_t invocations = 0;
   bool is_new = true;  // nothing has been fed

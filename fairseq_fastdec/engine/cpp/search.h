@@ -121,8 +121,13 @@ class Search {
       begin(std::move(request));
     }
     std::vector<const std::vector<int64_t> *> types;
-    for (const Request *request : under_way()) types.push_back(&request->types);
+    bool needs_attention = false;
+    for (const Request *request : under_way()) {
+      types.push_back(&request->types);
+      needs_attention |= request->return_attention;
+    }
     outputs.allow(types);
+    decoder.record_attention(needs_attention);
   }
 };
 

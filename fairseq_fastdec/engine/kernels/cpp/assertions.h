@@ -30,6 +30,7 @@ inline void assert_fits(const Step &step) {
     assert(is_within(step.slot_of(row), step.rows.slots));
     assert(is_within(step.past[row], step.rows.length - step.n_new(row) + 1));
     assert(!step.network.tokens_per_step || step.n_new(row) % step.network.tokens_per_step == 0);
+    assert(!step.attention || step.source_lengths[step.row_source[row]] <= step.attention_width);
   }
 }
 

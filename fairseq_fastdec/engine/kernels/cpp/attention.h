@@ -20,6 +20,8 @@ struct Attention {
   float *contexts;  // the results
   int64_t query_step, context_step;  // strides between tokens
   int64_t n_visible[MOST_QUERIES];  // each token sees this number of first keys
+  float *probabilities;      // of the keys of each token; null: not needed
+  int64_t probability_step;  // the stride between tokens
 };
 
 // attend_to_head, compiled for one width of vectors.
@@ -53,6 +55,7 @@ struct Queries {
   const int64_t *n_visible;  // [N]
   const float *query[N];
   float *context[N];
+  float *probabilities[N];  // of the keys; null: not needed
 };
 
 // Multiplies the queries with up to WIDTH keys from `first` on. products[t][i] is a vector of
@@ -216,6 +219,9 @@ INLINE void attend_together(const Queries<Number, N> &task, const Workspace &own
   for (int t = 0; t < N; ++t) {
     sums[t] = take_powers<Vec>(weights + t * stride, task.n_visible[t], reduce_max(largest[t]));
     scales[t] = 1 / sums[t];
+    if (task.probabilities[t])
+      for (int64_t key = 0; key < task.n_visible[t]; ++key)
+        task.probabilities[t][key] = weights[t * stride + key] * scales[t];
   }
   int64_t i = 0;
   for (; i + 4 * WIDTH <= head.dim; i += 4 * WIDTH)
@@ -237,6 +243,9 @@ INLINE void attend_from(int64_t first, const Attention &task, const Workspace &o
     for (int t = 0; t < N; ++t) {
       some.query[t] = task.queries + (first + t) * task.query_step;
       some.context[t] = task.contexts + (first + t) * task.context_step;
+      some.probabilities[t] = nullptr;
+      if (task.probabilities)
+        some.probabilities[t] = task.probabilities + (first + t) * task.probability_step;
     }
     attend_together<Vec, N_LANES>(some, own);
   }
@@ -294,12 +303,19 @@ INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const
     for (int64_t token = 0; token < n; token += MOST_QUERIES) {
       Attention task = {keys, keys + step.rows.part, step.rows.is_bf16, head_dim,
                         std::min<int64_t>(MOST_QUERIES, n - token), qkv + token * 3 * dim,
-                        context + token * dim, 3 * dim, dim, {}};
+                        context + token * dim, 3 * dim, dim, {}, nullptr, 0};
       for (int64_t t = 0; t < task.n; ++t)
         task.n_visible[t] = n_visible_to(step, row, token + t);
       attend(task, own);
     }
   }
+}
+
+// Where the attention of a token to its source goes; null if it is not needed.
+INLINE float *attention_at(const Step &step, int64_t layer, int64_t head, int64_t token) {
+  const int64_t n_heads = step.network.aligned_heads;
+  if (!step.attention || layer != step.network.aligned_layer || head >= n_heads) return nullptr;
+  return step.attention + (token * n_heads + head) * step.attention_width;
 }
 
 // Cross-attention. Consecutive rows with the same source, as in a beam, share the loads of its
@@ -318,7 +334,9 @@ INLINE void cross_attention(Attend attend, const Step &step, int64_t layer, cons
       while (to < end && source_of(to) == source) ++to;
       const Number *keys = keys_at<Number>(step.sources, layer, source, head);
       Attention task = {keys, keys + step.sources.part, step.sources.is_bf16, head_dim, to - from,
-                        own.queries + place, own.context + place, dim, dim, {}};
+                        own.queries + place, own.context + place, dim, dim, {},
+                        attention_at(step, layer, head, from),
+                        network.aligned_heads * step.attention_width};
       std::fill_n(task.n_visible, task.n, step.source_lengths[source]);
       attend(task, own);
     }

@@ -100,6 +100,8 @@ struct Network {
   float embed_scale;
   // The decoder reads the type first_input where it is fed eos; -1: it reads what it is fed.
   int64_t eos, first_input;
+  // Targets are aligned with sources by the first aligned_heads heads of a layer; -1: by none.
+  int64_t aligned_layer, aligned_heads;
 
   bool is_recurrent() const { return n_layers && layers[0].recurrence.outputs; }
 };
@@ -147,6 +149,9 @@ struct Step {
   const int64_t *row_source;      // [n_rows]
   const int64_t *source_lengths;  // [n_sources]; in an encoder these are the rows
   float *features;                // [n, dim]
+  // The attention of the network's aligned_heads, each to the tokens of its source; null: not needed.
+  float *attention;               // [n, aligned_heads, attention_width]
+  int64_t attention_width;        // at least the length of every source
   float *scratch;                 // [scratch_before(*this, n_threads)]
   mutable Barrier barrier;
 
