@@ -15,14 +15,17 @@ from fairseq.dataclass.configs import GenerationConfig
 from ..decoding import DecodingGenerator
 from ..engine.kernels import loading
 from ..engine.rules import SearchRules
-from ..engine.searches import Recipe
+from ..engine.searches import NO_RESTRICTIONS, Recipe
 from ..processes.cores import TURNS
 from ..translating.alignments import kind_of
 from ..translating.generation_options import COUNT, shown
+from ..translating.glossary import Glossary
 from ..translating.languages import Languages, Pair, chosen_pair
+from ..translating.phrases import problem_of
 from ..translating.registry import STOCK, decoding_names, generator_class
 from ..translating.results import NOT_FINITE, Problem
 from ..translating.scoring import encoded_target, score_or_details
+from ..translating.sentences import Sentence
 from ..translating.translation_memory import TranslationMemory
 from ..translating.translator import Found, SentenceJob, Translator, check_verifies
 from .codec import TaskCodec, as_tensors
@@ -64,6 +67,7 @@ class CheckpointRequest(NamedTuple):
         batch_size: sentences per batch.
         max_tokens: source tokens per batch, padding included; ``None`` for no limit.
         alignment: a kind of :mod:`..translating.alignments`; ``None`` without alignments.
+        glossary: terms with prescribed translations; ``None`` for none.
     """
 
     decoding: dict[str, Any]
@@ -73,6 +77,7 @@ class CheckpointRequest(NamedTuple):
     batch_size: int
     max_tokens: Optional[int]
     alignment: Optional[str]
+    glossary: Optional[Glossary]
 
 
 class OfPair(NamedTuple):
@@ -160,8 +165,11 @@ class CheckpointTranslator(Translator):
         self.n_source = SourceLimit.of(self.of_pair(self._pair).batches.positions, None).most
         # OmegaConf is slow; the task's options stay as they are.
         self._has_method = str(getattr(task._options, "decoding", STOCK)) != STOCK
-        self._options, self._recorded = options, recorded
+        self._options, self._recorded = {**options}, recorded
+        if "glossary" in options:
+            self._options["glossary"] = self._glossary(options["glossary"])
         self._usual = self._new_request({})
+        self._check_glossary()
 
     def of_pair(self, pair: Optional[Pair] = None) -> OfPair:
         """The task for a pair of languages (default: that of :func:`~.loading.load`)."""
@@ -179,15 +187,15 @@ class CheckpointTranslator(Translator):
         return loading.n_threads()
 
     def _job(
-        self, text: str, request: CheckpointRequest, draft: Optional[list[str]]
+        self, sentence: Sentence, request: CheckpointRequest
     ) -> Union[SentenceJob, Problem, None]:
         joining, kind = self._joining(request), request.alignment
         if joining is None or (kind is not None and not joining.aligns):
             return None
-        source = self._source(text, request)
+        source = self._source(sentence.text, request)
         if isinstance(source, Problem):
             return source
-        drafted = None
+        drafted, draft = None, sentence.draft
         if draft is not None:
             check_verifies(next(iter(joining.recipes.values())))
             drafted = np.array(self.codec.draft(draft), dtype=np.int64)
@@ -198,25 +206,32 @@ class CheckpointTranslator(Translator):
         if kind is not None:
             written = partial(written, alignment=kind, places=self._places_in(start, source))
         recipe = joining.recipe(start.bos, start.prefix)
-        given = (recipe, start.source, request.nbest, written, drafted)
-        return SentenceJob(*given, return_attention=kind is not None)
+        restrictions = self._restrictions(sentence, request)
+        problem = problem_of(restrictions, recipe, len(start.source))
+        if problem is not None:
+            return problem
+        given = (recipe, start.source, request.nbest, written, drafted, kind is not None)
+        return SentenceJob(*given, restrictions)
 
     def _several(
         self,
-        texts: Sequence[str],
-        drafts: Sequence[Optional[list[str]]],
+        sentences: Sequence[Sentence],
         request: CheckpointRequest,
         details: bool,
     ) -> list[Found]:
-        sources = [self._source(text, request) for text in texts]
+        sources = [self._source(sentence.text, request) for sentence in sentences]
         found: list[Found] = [own if isinstance(own, Problem) else LEFT_OUT for own in sources]
         places = [place for place, own in enumerate(sources) if isinstance(own, list)]
         if not places:
             return found
         drafted = None
-        if any(draft is not None for draft in drafts):
+        kept = [sentences[place] for place in places]
+        if any(sentence.draft is not None for sentence in kept):
             self.task.check_token_order("drafts")
-            drafted = as_tensors([self.codec.draft(drafts[place] or ()) for place in places])
+            drafted = as_tensors([self.codec.draft(sentence.draft or ()) for sentence in kept])
+        restricted = [self._restrictions(sentence, request) for sentence in kept]
+        if any(own != NO_RESTRICTIONS for own in restricted):
+            self.task.check_token_order("constraints, forbidden")
         tokens = as_tensors([own for own in sources if isinstance(own, list)])
         limits = (request.batch_size, request.max_tokens, request.nbest)
         kind, (batches, starts) = request.alignment, self.of_pair(request.pair)
@@ -224,7 +239,8 @@ class CheckpointTranslator(Translator):
             self.task.check_token_order(f"alignment {kind}")
         with self._kept.lent(request.key, lambda: self.built(request.decoding)) as generator:
             removed = stripped_by(generator)
-            decoded = list(batches.decoded(generator, tokens, *limits, drafted, kind is not None))
+            given = (drafted, kind is not None, restricted)
+            decoded = list(batches.decoded(generator, tokens, *limits, *given))
         for number, best in decoded:
             place = places[number]
             found[place] = best
@@ -326,9 +342,9 @@ class CheckpointTranslator(Translator):
             if limit is not None and not COUNT.has(limit):
                 raise ValueError(f"{name} {shown(limit)}: must be {COUNT.reason}, or None")
         alignment = kind_of(merged.pop("alignment", False))
-        request = CheckpointRequest(
-            merged, key_of(merged), nbest, pair, limits[0], limits[1], alignment
-        )
+        glossary = self._glossary(merged.pop("glossary", None))
+        given = (nbest, pair, limits[0], limits[1], alignment, glossary)
+        request = CheckpointRequest(merged, key_of(merged), *given)
         # Checks are slow, so each combination of options is checked only once.
         if request.key is None:
             self._args(merged)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Optional, Union
 
 import torch
 from fairseq import utils
+from fairseq.token_generation_constraints import pack_constraints
 from torch import Tensor
 
 from ..decoding import DecodingGenerator
@@ -20,7 +21,7 @@ from ..decoding.hypothesis import NONE, Hypothesis, NotFinite
 from ..decoding.methods.streaming import Capacity, Streaming
 from ..decoding.option_rules import given
 from ..decoding.request import Request, Sources
-from ..engine.searches import Output
+from ..engine.searches import Output, Restrictions
 from ..tasks.fast_decoding import STREAM_BUFFER, makes_batches_as_fairseq
 from ..translating.results import NOT_FINITE, Problem
 from .batches import DirectBatches, batches_of, max_positions_of
@@ -141,6 +142,7 @@ class WholeBatches:
         n_best: int,
         drafts: Optional[Sequence[Tensor]],
         return_attention: bool = False,
+        restricted: Sequence[Restrictions] = (),
     ) -> Iterator[tuple[int, Union[list[Hypothesis], Problem]]]:
         """Yield the best hypotheses of each sentence with its place in the list.
 
@@ -149,17 +151,25 @@ class WholeBatches:
                 finite, has a problem instead.
             drafts: the tokens of each sentence's draft; ``None`` without drafts.
             return_attention: whether the hypotheses need attention, for alignments.
+            restricted: what each output has to contain, and what it may not.
         """
         if drafts and not isinstance(generator, DecodingGenerator):
             raise ValueError("drafts: not supported by decoding fairseq; use decoding greedy")
+        if not any(any(own) for own in restricted):
+            restricted = ()
+        elif not isinstance(generator, DecodingGenerator):
+            raise ValueError("constraints, forbidden: not supported by decoding fairseq")
         for batch in self.of(generator, tokens, batch_size, max_tokens):
+            places, given = batch["id"].tolist(), {}
             if drafts is not None:
-                batch["drafts"] = [drafts[place] for place in batch["id"].tolist()]
+                batch["drafts"] = [drafts[place] for place in places]
+            if restricted:
+                given = _restricting(batch, [restricted[place] for place in places])
             if return_attention:
                 batch["return_attention"] = True
             lost: Collection[int] = ()
             try:
-                hypotheses = self._task.inference_step(generator, self._models, batch)
+                hypotheses = self._task.inference_step(generator, self._models, batch, **given)
             except NotFinite as error:
                 hypotheses, lost = error.hypotheses, error.sentences
             best = [
@@ -177,6 +187,16 @@ class WholeBatches:
         for hypothesis in chain.from_iterable(hypotheses):
             hypothesis["attention"] = NONE
         complete(self._models, Request(Sources.of(batch, pad), [], eos), pad, hypotheses)
+
+
+def _restricting(batch: dict[str, Any], restricted: Sequence[Restrictions]) -> dict[str, Tensor]:
+    """Add forbidden phrases to a batch, and return the constraints for ``inference_step``."""
+    constraints, forbidden = zip(*restricted)
+    if any(forbidden):
+        batch["forbidden"] = list(forbidden)
+    if not any(constraints):
+        return {}
+    return {"constraints": pack_constraints([[*map(torch.tensor, own)] for own in constraints])}
 
 
 def output_of(hypothesis: Hypothesis) -> Output:

@@ -19,6 +19,20 @@ from .rules import SearchRules
 Phrases = list[list[int]]
 
 
+class Restrictions(NamedTuple):
+    """What an output has to contain, and what it may not.
+
+    Attributes:
+        constraints, forbidden: phrases of the target language.
+    """
+
+    constraints: Phrases = []
+    forbidden: Phrases = []
+
+
+NO_RESTRICTIONS = Restrictions()
+
+
 def check_constraints(phrases: Phrases, n_forced: int, max_len: int) -> None:
     """
     Args:
@@ -205,6 +219,16 @@ class Recipe:
         return all(model.aligns for model in self.models)
 
     @property
+    def takes_constraints(self) -> bool:
+        """Whether phrases can be prescribed."""
+        return self.search.takes_constraints
+
+    @property
+    def forbids_phrases(self) -> bool:
+        """Whether phrases can be forbidden."""
+        return self.search.forbids_phrases
+
+    @property
     def verifies_drafts(self) -> bool:
         """Return True if drafts can be verified without changing the output."""
         return self.search.verifies_drafts
@@ -216,6 +240,7 @@ class Recipe:
         tokens: np.ndarray,
         draft: Optional[np.ndarray] = None,
         return_attention: bool = False,
+        restrictions: Restrictions = NO_RESTRICTIONS,
         **service: Any,
     ) -> bool:
         """Add a sentence to a search, or with the arguments of a service to its queue.
@@ -225,6 +250,7 @@ class Recipe:
             tokens: the source tokens, int64 ``[n]`` with EOS.
             draft: tokens of earlier translations, int64 ``[D]``.
             return_attention: whether the outputs need their attention; only if :attr:`aligns`.
+            restrictions: what the output has to contain, and what it may not.
             service: ``service``, ``mailbox`` and ``most_waiting``.
 
         Returns:
@@ -236,6 +262,9 @@ class Recipe:
         """
         limits, sources = self.rules.limits([len(tokens)], [len(self.prefix)]), tokens[None]
         types = None if self.shortlist is None else self.shortlist.types_of(sources, self._forced)
+        constraints, forbidden = ([own] if own else None for own in restrictions)
+        if constraints:
+            types = with_phrases(types, constraints)
         return search.admit(
             np.array([number]),
             self.bos,
@@ -246,6 +275,8 @@ class Recipe:
             types=types,
             drafts=None if draft is None else [draft],
             return_attention=return_attention,
+            constraints=constraints,
+            forbidden=forbidden,
             **service,
         )
 
@@ -255,6 +286,7 @@ class Recipe:
         n_threads: int,
         draft: Optional[np.ndarray] = None,
         return_attention: bool = False,
+        restrictions: Restrictions = NO_RESTRICTIONS,
     ) -> list[Output]:
         """Decode one sentence in the calling thread; see :meth:`admit`.
 
@@ -268,7 +300,7 @@ class Recipe:
             search = self._idle.pop()
         except IndexError:
             search = self.new_search()
-        self.admit(search, 0, tokens, draft, return_attention)
+        self.admit(search, 0, tokens, draft, return_attention, restrictions)
         search.advance(loading.library().ALL_STEPS, n_threads)
         (result,) = results_of(search.finished())
         # Not reached after an error: such a search is not reused.

@@ -16,9 +16,12 @@ from .alignments import kind_of
 from .bundle_file import read
 from .bundle_options import search_of
 from .generation_options import HONOURED, check_kinds, check_values, shown
+from .glossary import Glossary
 from .languages import Languages, Pair, Surroundings, chosen_pair
+from .phrases import problem_of
 from .registry import ANY_DRAFTED
 from .results import Problem
+from .sentences import Sentence
 from .shortlist import Shortlist
 from .text import codec_of
 from .translation_memory import TranslationMemory
@@ -26,7 +29,7 @@ from .translator import Found, SentenceJob, Translator, check_verifies
 
 # fairseq's search options; all but unnormalized have the name of the field of SearchRules.
 RULES = {"unnormalized"} | {field.name for field in fields(SearchRules)} & HONOURED.keys()
-OPTIONS = sorted({"decoding", "beam", "nbest", "temperature", "alignment"} | RULES)
+OPTIONS = sorted({"decoding", "beam", "nbest", "temperature", "alignment", "glossary"} | RULES)
 
 
 class BundleRequest(NamedTuple):
@@ -37,12 +40,16 @@ class BundleRequest(NamedTuple):
         nbest: the number of hypotheses to return.
         around: the tokens around a sentence.
         alignment: a kind of :mod:`~.alignments`; ``None`` without alignments.
+        pair: the languages.
+        glossary: terms with prescribed translations; ``None`` for none.
     """
 
     recipe: Recipe
     nbest: int
     around: Surroundings
     alignment: Optional[str] = None
+    pair: Pair = Pair(None, None)
+    glossary: Optional[Glossary] = None
 
 
 class BundleTranslator(Translator):
@@ -70,9 +77,12 @@ class BundleTranslator(Translator):
         self._content, self._removed = content, set(content["stripped"])
         self.models = [part.built() for part in content["models"]]
         self._options = {**content["options"], **options}
+        if "glossary" in options:
+            self._options["glossary"] = self._glossary(options["glossary"])
         self._shortlist = _shortlist(content.get("shortlist"))
         self._usual = self._new_request({})
         self._memory: Optional[TranslationMemory] = None
+        self._check_glossary()
 
     @classmethod
     def of(
@@ -93,8 +103,8 @@ class BundleTranslator(Translator):
             options: the default decoding options of all calls: ``decoding`` (the method of the
                 export, ``greedy`` or ``beam``), ``beam``, ``nbest``, ``lenpen``, ``unnormalized``,
                 ``unkpen``, ``min_len``, ``max_len_a``, ``max_len_b``, ``no_repeat_ngram_size``,
-                ``temperature`` and ``alignment``. Options that are not given have the values of the
-                export.
+                ``temperature``, ``alignment`` and ``glossary``. Options that are not given have the
+                values of the export.
 
         Raises:
             OSError: if the file cannot be read, or if there is no compiled code.
@@ -107,22 +117,19 @@ class BundleTranslator(Translator):
 
     def _several(
         self,
-        texts: Sequence[str],
-        drafts: Sequence[Optional[list[str]]],
+        sentences: Sequence[Sentence],
         request: BundleRequest,
         details: bool,
     ) -> list[Found]:
-        jobs = self._jobs(zip(texts, drafts), request, details)
+        jobs = self._jobs(sentences, request, details)
         found = dict(self._results(jobs, request, details, in_order=False))
-        return [found[number] for number in range(len(texts))]
+        return [found[number] for number in range(len(sentences))]
 
-    def _job(
-        self, text: str, request: BundleRequest, draft: Optional[list[str]]
-    ) -> Union[SentenceJob, Problem]:
-        recipe, n_best = request.recipe, request.nbest
+    def _job(self, sentence: Sentence, request: BundleRequest) -> Union[SentenceJob, Problem]:
+        recipe, n_best, draft = request.recipe, request.nbest, sentence.draft
         if draft is not None:
             check_verifies(recipe)
-        numbers = self.codec.encode(text)
+        numbers = self.codec.encode(sentence.text)
         if isinstance(numbers, Problem):
             return numbers
         most = self._content["sources"][0]
@@ -132,6 +139,10 @@ class BundleTranslator(Translator):
                 f"{len(numbers)} tokens including EOS; the model reads at most {most}",
             )
         tokens = np.array(request.around.around(numbers))
+        restrictions = self._restrictions(sentence, request)
+        problem = problem_of(restrictions, recipe, len(tokens))
+        if problem is not None:
+            return problem
         drafted = None
         if draft is not None:
             drafted = np.array(self.codec.draft(draft), dtype=np.int64)
@@ -141,7 +152,8 @@ class BundleTranslator(Translator):
         if kind is not None:
             places = self._places(numbers, len(request.around.before), recipe.rules.pad)
             written = partial(written, alignment=kind, places=places)
-        return SentenceJob(recipe, tokens, n_best, written, drafted, kind is not None)
+        given = (recipe, tokens, n_best, written, drafted, kind is not None)
+        return SentenceJob(*given, restrictions)
 
     def _opened_memory(
         self, source: Optional[PathLike], target: Optional[PathLike]
@@ -171,6 +183,7 @@ class BundleTranslator(Translator):
         usual = Pair(self.source_lang, self.target_lang)
         pair = chosen_pair(self.languages, usual, *names)
         alignment = kind_of(merged.pop("alignment", False))
+        glossary = self._glossary(merged.pop("glossary", None))
         _check(merged)
         key = tuple(sorted((name, type(value), value) for name, value in merged.items()))
         recipe, n_best = self._remembered(key, lambda: self._checked_request(merged))
@@ -180,7 +193,8 @@ class BundleTranslator(Translator):
                 "subwords while it decodes; translate with its checkpoint, or remove it"
             )
         # Not remembered: there can be thousands of pairs, and all of them share one search.
-        return self._of_pair(pair, recipe, n_best)._replace(alignment=alignment)
+        request = self._of_pair(pair, recipe, n_best)
+        return request._replace(alignment=alignment, pair=pair, glossary=glossary)
 
     def _of_pair(self, pair: Pair, recipe: Recipe, n_best: int) -> BundleRequest:
         """The request of a pair; requests of other pairs share batches with it."""

@@ -1,9 +1,11 @@
 """Terms whose translations are prescribed."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional
+from itertools import chain
+from typing import Any, NamedTuple, Optional
 
 from ..data.text import PathLike, open_text
 from .language_codes import are_same
@@ -30,7 +32,7 @@ class Term(NamedTuple):
     place: str
 
 
-@dataclass
+@dataclass(eq=False)
 class Glossary:
     """Terms by their source.
 
@@ -92,6 +94,10 @@ class Glossary:
         """Terms with their translations; see :meth:`of`."""
         return cls.of(Term(source, target, None, "glossary") for source, target in terms.items())
 
+    def all_terms(self) -> Iterator[Term]:
+        """All terms, in any order."""
+        return chain.from_iterable(self.terms.values())
+
     def translations(self, text: str, pair: Pair) -> list[str]:
         """The translations of the terms in a sentence, each once, in the order of the sentence.
 
@@ -122,6 +128,26 @@ class Glossary:
                 if of_source:
                     return max(of_source, key=lambda term: term.pair is not None)
         return None
+
+
+def glossary_of(given: Any) -> Glossary:
+    """
+    Args:
+        given: a glossary, the path of one, or a dict of terms and their translations.
+
+    Raises:
+        OSError, ValueError: see :class:`Glossary`.
+        TypeError: for another type.
+    """
+    if isinstance(given, Glossary):
+        return given
+    if isinstance(given, Mapping):
+        if not all(isinstance(text, str) for term in given.items() for text in term):
+            raise TypeError("glossary: terms and translations must be strings")
+        return Glossary.given(given)
+    if isinstance(given, (str, os.PathLike)):
+        return Glossary.read(given)
+    raise TypeError("glossary: must be a path, or a dict of terms and their translations")
 
 
 def _terms(lines: Iterable[str], name: str) -> Iterator[Term]:

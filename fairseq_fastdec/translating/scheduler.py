@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Optional, Union
 import numpy as np
 
 from ..engine.kernels import loading
-from ..engine.searches import Output, Recipe, results_of
+from ..engine.searches import NO_RESTRICTIONS, Output, Recipe, Restrictions, results_of
 from ..processes import cores
 from .errors import QueueFull
 from .generation_options import COUNT, PLUS, ValidRange, shown
@@ -181,6 +181,7 @@ class Scheduler:
         is_bounded: bool = False,
         draft: Optional[np.ndarray] = None,
         return_attention: bool = False,
+        restrictions: Restrictions = NO_RESTRICTIONS,
     ) -> int:
         """Add a sentence to the queue.
 
@@ -191,6 +192,7 @@ class Scheduler:
             is_bounded: whether ``max_queue`` applies.
             draft: tokens of earlier translations, int64 ``[D]``.
             return_attention: whether the outputs need their attention.
+            restrictions: what the output has to contain, and what it may not.
 
         Returns:
             the number that :meth:`Mailbox.cancel` takes
@@ -211,6 +213,7 @@ class Scheduler:
             tokens,
             draft,
             return_attention,
+            restrictions,
             service=self._service,
             mailbox=mailbox.engine,
             most_waiting=loading.bounded(most),

@@ -8,16 +8,18 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 
 from ..engine.kernels import loading
-from ..engine.searches import Output, Recipe
+from ..engine.searches import NO_RESTRICTIONS, Output, Recipe, Restrictions
 from ..processes import cores
 from .alignments import aligned
+from .glossary import Glossary, glossary_of
 from .languages import Languages
+from .phrases import check_consistent, check_takes, phrase_of
 from .registry import ANY_DRAFTED
 from .results import (
     NOT_FINITE,
@@ -26,10 +28,10 @@ from .results import (
     SentenceError,
     Translation,
     stripped,
-    texts_of,
 )
 from .scheduler import Mailbox, Scheduler, SchedulerOptions, SearchOutcome
 from .scoring import languages, pairs_of, scoring_job
+from .sentences import Sentence, sentence_of, sentences_of, stream_of
 from .text import TextCodec
 from .turns import turn
 
@@ -55,6 +57,7 @@ class SentenceJob(NamedTuple):
             argument is true.
         draft: tokens of earlier translations, int64 ``[D]``; ``None`` without drafts.
         return_attention: whether the hypotheses need their attention, for alignments.
+        restrictions: what the translation has to contain, and what it may not.
     """
 
     recipe: Recipe
@@ -63,13 +66,7 @@ class SentenceJob(NamedTuple):
     written: Callable[[Sequence[Output], bool], list[Any]]
     draft: Optional[np.ndarray] = None
     return_attention: bool = False
-
-
-class OfWholeBatch(NamedTuple):
-    """A sentence with its drafts that cannot join a running batch."""
-
-    text: str
-    draft: Optional[list[str]]
+    restrictions: Restrictions = NO_RESTRICTIONS
 
 
 class Translator(ABC):
@@ -109,26 +106,24 @@ class Translator(ABC):
         """
 
     @abstractmethod
-    def _job(
-        self, text: str, request: Any, draft: Optional[list[str]]
-    ) -> Union[SentenceJob, Problem, None]:
-        """The job for a sentence; ``None`` if the method needs whole batches.
+    def _job(self, sentence: Sentence, request: Any) -> Union[SentenceJob, Problem, None]:
+        """The job for a sentence, whose text is not empty.
 
         Args:
-            text: the stripped sentence; not empty.
             request: from :meth:`request`.
-            draft: translations to verify, the best one first.
+
+        Returns:
+            ``None`` if the method needs whole batches
         """
 
     @abstractmethod
     def _several(
         self,
-        texts: Sequence[str],
-        drafts: Sequence[Optional[list[str]]],
+        sentences: Sequence[Sentence],
         request: Any,
         details: bool,
     ) -> list[Found]:
-        """Translate a list of stripped sentences, none of which is empty."""
+        """Translate sentences whose texts are not empty."""
 
     def request(self, options: dict[str, Any]) -> Any:
         """The options of a call; see :meth:`translate`."""
@@ -152,14 +147,21 @@ class Translator(ABC):
         self, text: str, options: dict[str, Any], draft: Optional[list[str]] = None
     ) -> Union[SentenceJob, Problem, None]:
         """The job for a stripped sentence; ``None`` if the method needs whole batches."""
-        return self._job(text, self.request(options), draft)
+        return self._job(Sentence(text, draft), self.request(options))
 
     def n_threads(self) -> int:
         """The number of threads that decode one sentence."""
         return loading.measured(cores.n_usable(cores.usable_cores()))
 
     def translate(
-        self, texts: Any, *, drafts: Any = None, details: bool = False, **options: Any
+        self,
+        texts: Any,
+        *,
+        drafts: Any = None,
+        constraints: Any = None,
+        forbidden: Any = None,
+        details: bool = False,
+        **options: Any,
     ) -> Any:
         """Translate text.
 
@@ -170,9 +172,13 @@ class Translator(ABC):
                 them, but takes fewer steps if they are similar to it. For one sentence: a string,
                 or several, best first. For several sentences: an iterable with a string, several
                 strings or ``None`` for each.
+            constraints: phrases that the translation contains, given like ``drafts``; the order of
+                several is free. Only with ``decoding="beam"``, without sampling and pruning.
+            forbidden: phrases that the translation does not contain, given like ``drafts``.
             details: return :class:`Translation` objects instead of strings.
             options: decoding options of this call, see :func:`load`, and the languages ``source``
-                and ``target`` of a model that translates between many. ``alignment="hard"``, or
+                and ``target`` of a model that translates between many. ``glossary``, see
+                :func:`load`, replaces that of the model. ``alignment="hard"``, or
                 ``True``, and ``alignment="soft"`` align subwords, see :mod:`~.alignments`, and need
                 ``details``. With checkpoints also ``batch_size`` and ``max_tokens``.
 
@@ -182,26 +188,29 @@ class Translator(ABC):
 
         Raises:
             TypeError: for anything but text.
-            ValueError: for an option that is unknown or not supported by the method.
+            ValueError: for an option that is unknown or not supported by the method, and for
+                phrases that the model cannot write.
             SentenceError: without ``details``, for sentences that are too long, that the tokeniser
                 rejects or whose score is not finite. With ``details``, their :class:`Translation`
                 has an ``error``.
         """
         request = self._request_of(options, details)
-        lines, own_drafts = lines_and_drafts(texts, drafts)
+        given = dict(drafts=drafts, constraints=constraints, forbidden=forbidden)
+        sentences = sentences_of(texts, **given)
         job: Any = None
-        if len(lines) == 1 and lines[0]:
-            job = self._job(lines[0], request, own_drafts[0])
+        if len(sentences) == 1 and sentences[0].text:
+            job = self._job(sentences[0], request)
         found: list[Found]
         if isinstance(job, SentenceJob):
             found = [self._decoded_alone(job, details)]
         elif job is not None:
             found = [job]
         else:
-            found = [_empty(details)] * len(lines)
-            places = [place for place, line in enumerate(lines) if line]
-            kept = [lines[place] for place in places], [own_drafts[place] for place in places]
-            for place, own in zip(places, self._several(*kept, request, details) if places else ()):
+            found = [_empty(details)] * len(sentences)
+            kept = {place: own for place, own in enumerate(sentences) if own.text}
+            for place, own in zip(
+                kept, self._several([*kept.values()], request, details) if kept else ()
+            ):
                 found[place] = own
         results = [_shaped(own, request.nbest, details) for own in found]
         if not details:
@@ -297,15 +306,44 @@ class Translator(ABC):
         self, source: str, target: str, request: Any
     ) -> Union[SentenceJob, Problem, None]:
         """The job that scores a target; ``None`` if the models need whole batches."""
-        job = self._job(source, request, None)
+        job = self._job(Sentence(source), request)
         return scoring_job(job, target, self.codec) if isinstance(job, SentenceJob) else job
 
     def _decoded_alone(self, job: SentenceJob, details: bool) -> Found:
         """Decode a sentence in this thread."""
         with cores.TURNS:
-            given = (job.tokens, self.n_threads(), job.draft, job.return_attention)
-            outcome = job.recipe.decoded(*given)
+            given = (job.draft, job.return_attention, job.restrictions)
+            outcome = job.recipe.decoded(job.tokens, self.n_threads(), *given)
         return _found(job, outcome, details)
+
+    def _glossary(self, given: Any) -> Optional[Glossary]:
+        """The terms of an option ``glossary``, see :func:`load`.
+
+        Raises:
+            OSError, ValueError: for a file that cannot be read, or terms that the model cannot
+                write.
+            TypeError: for another type.
+        """
+        if given is None:
+            return None
+        glossary = glossary_of(given)
+
+        def checked() -> Glossary:
+            for term in glossary.all_terms():
+                phrase_of(f"{term.place}: the translation", term.target, self.codec)
+            return glossary
+
+        return self._remembered(("glossary", glossary), checked)
+
+    def _check_glossary(self) -> None:
+        """
+        Raises:
+            ValueError: for a glossary with a method that does not take constraints.
+        """
+        if self._usual.glossary is not None:
+            job = self._job(Sentence("a"), self._usual)
+            if isinstance(job, SentenceJob):
+                check_takes([[0]], job.recipe.takes_constraints, [], True)
 
     def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The object that ``make`` returns, which later calls with an equal key return again.
@@ -341,6 +379,8 @@ class Translator(ABC):
         text: str,
         *,
         draft: Union[str, Sequence[str], None] = None,
+        constraints: Union[str, Sequence[str], None] = None,
+        forbidden: Union[str, Sequence[str], None] = None,
         details: bool = False,
         **options: Any,
     ) -> Any:
@@ -350,6 +390,7 @@ class Translator(ABC):
 
         Args:
             draft: see ``drafts`` of :meth:`translate`.
+            constraints, forbidden: see :meth:`translate`.
             details, options: see :meth:`translate`.
 
         Returns:
@@ -360,16 +401,15 @@ class Translator(ABC):
             SentenceError: without ``details``, for a sentence that cannot be translated.
             ValueError: for an option that is unknown or that the method cannot honour.
         """
-        own_draft, line = draft_of(draft), stripped(text, 0)
+        sentence = sentence_of(text, 0, draft, constraints, forbidden)
         await turn()
         request = self._request_of(options, details)
-        job = self._job(line, request, own_draft) if line else _empty(details)
+        job = self._job(sentence, request) if sentence.text else _empty(details)
         found: Any = job
         if isinstance(job, SentenceJob):
             found = await self._decoded(job, details)
         elif job is None:
-            given = ([line], [own_draft], request, details)
-            (found,) = await asyncio.to_thread(self._several, *given)
+            (found,) = await asyncio.to_thread(self._several, [sentence], request, details)
         result = _shaped(found, request.nbest, details)
         if not details:
             _raise([found], [result])
@@ -399,6 +439,8 @@ class Translator(ABC):
         texts: Iterable[str],
         *,
         drafts: Optional[Iterable[Union[str, Sequence[str], None]]] = None,
+        constraints: Optional[Iterable[Union[str, Sequence[str], None]]] = None,
+        forbidden: Optional[Iterable[Union[str, Sequence[str], None]]] = None,
         in_order: bool = True,
         **options: Any,
     ) -> Iterator[tuple[int, Any]]:
@@ -406,7 +448,8 @@ class Translator(ABC):
 
         Args:
             texts: an iterable of sentences; at most :data:`STREAM_BUFFER` are read ahead.
-            drafts: an iterable with the draft of each sentence, see :meth:`translate`.
+            drafts, constraints, forbidden: iterables with those of each sentence, see
+                :meth:`translate`.
             in_order: yield translations in the order of ``texts``, not as they finish.
             options: see :meth:`translate`.
 
@@ -418,19 +461,15 @@ class Translator(ABC):
             OSError: if the threads of :meth:`schedule` cannot be started.
             RuntimeError: in a forked process, for a stream of its parent.
             TypeError: for anything but text.
-            ValueError: if ``texts`` and ``drafts`` have different lengths, for an option that is
-                unknown, or that the method cannot honour.
+            ValueError: if the iterables have different lengths, for an option that is unknown, or
+                that the method cannot honour.
         """
-        for name, given in (("texts", texts), ("drafts", drafts)):
+        several = dict(drafts=drafts, constraints=constraints, forbidden=forbidden)
+        for name, given in (("texts", texts), *several.items()):
             if isinstance(given, (str, bytes)):
                 raise TypeError(f"{name}: is a single text; give an iterable of texts")
         request = self.request(options)
-        drafted = ((text, None) for text in texts) if drafts is None else _pairs(texts, drafts)
-        sources = (
-            (stripped(text, number), draft_of(draft))
-            for number, (text, draft) in enumerate(drafted)
-        )
-        jobs = self._jobs(sources, request, True)
+        jobs = self._jobs(stream_of(texts, **several), request, True)
         for number, found in self._results(jobs, request, True, in_order):
             yield number, _shaped(found, request.nbest, True)
 
@@ -461,16 +500,33 @@ class Translator(ABC):
         return scheduler
 
     def _jobs(
-        self, sentences: Iterable[tuple[str, Optional[list[str]]]], request: Any, details: bool
-    ) -> Iterator[Union[SentenceJob, OfWholeBatch, Found]]:
-        """The jobs of sentences with their drafts, or results that need no decoding."""
-        for text, draft in sentences:
-            job = self._job(text, request, draft) if text else _empty(details)
-            yield OfWholeBatch(text, draft) if job is None else job
+        self, sentences: Iterable[Sentence], request: Any, details: bool
+    ) -> Iterator[Union[SentenceJob, Sentence, Found]]:
+        """The jobs of sentences, results that need no decoding, or what needs a whole batch."""
+        for sentence in sentences:
+            job = self._job(sentence, request) if sentence.text else _empty(details)
+            yield sentence if job is None else job
+
+    def _restrictions(self, sentence: Sentence, request: Any) -> Restrictions:
+        """The phrases of a sentence, and the translations of the terms that it contains.
+
+        Raises:
+            ValueError: for phrases that the model cannot write, or that exclude each other.
+        """
+        texts = [*sentence.constraints]
+        if request.glossary is not None:
+            terms = request.glossary.translations(sentence.text, request.pair)
+            texts += [term for term in terms if term not in texts]
+        if not texts and not sentence.forbidden:
+            return NO_RESTRICTIONS
+        constraints = [phrase_of("constraints", own, self.codec) for own in texts]
+        forbidden = [phrase_of("forbidden", own, self.codec) for own in sentence.forbidden]
+        check_consistent(constraints, forbidden, texts)
+        return Restrictions(constraints, forbidden)
 
     def _results(
         self,
-        jobs: Iterable[Union[SentenceJob, OfWholeBatch, Found]],
+        jobs: Iterable[Union[SentenceJob, Sentence, Found]],
         request: Any,
         details: bool,
         in_order: bool,
@@ -489,19 +545,18 @@ class Translator(ABC):
             while True:
                 n_free = STREAM_BUFFER - len(mailbox) - len(held)
                 is_at_end = n_free > 0  # unless the source has another sentence
-                whole: dict[int, OfWholeBatch] = {}
+                whole: dict[int, Sentence] = {}
                 for number, job in islice(source, n_free):
                     is_at_end = False
                     if isinstance(job, SentenceJob):
                         self._submit(job, mailbox, partial(hold, number, job))
-                    elif isinstance(job, OfWholeBatch):
+                    elif isinstance(job, Sentence):
                         whole[number] = job
                     else:
                         held[number] = None, job
                 if whole:
-                    texts, drafts = zip(*whole.values())
-                    for number, found in zip(whole, self._several(texts, drafts, request, details)):
-                        held[number] = None, found
+                    several = self._several([*whole.values()], request, details)
+                    held.update((number, (None, own)) for number, own in zip(whole, several))
                 while held and (not in_order or n_yielded in held):
                     number = n_yielded if in_order else next(iter(held))
                     n_yielded += 1
@@ -584,21 +639,7 @@ class Translator(ABC):
         """See :meth:`.scheduler.Scheduler.submit`."""
         scheduler = self._started()
         given = (job.recipe, job.tokens, mailbox, done, is_bounded)
-        return scheduler.submit(*given, job.draft, job.return_attention)
-
-
-def _pairs(texts: Iterable[str], drafts: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield each text with its draft.
-
-    Raises:
-        ValueError: at the end of the shorter iterable, if their lengths differ.
-    """
-    missing = object()
-    for text, draft in zip_longest(texts, drafts, fillvalue=missing):
-        if text is missing or draft is missing:
-            count = "more" if text is missing else "fewer"
-            raise ValueError(f"drafts: {count} than texts; give one for each text, or None")
-        yield text, draft
+        return scheduler.submit(*given, job.draft, job.return_attention, job.restrictions)
 
 
 def check_verifies(recipe: Recipe) -> None:
@@ -608,44 +649,6 @@ def check_verifies(recipe: Recipe) -> None:
     """
     if not recipe.verifies_drafts:
         raise ValueError(f"drafts: only with decoding {ANY_DRAFTED} and acceptance exact")
-
-
-def lines_and_drafts(texts: Any, drafts: Any) -> tuple[list[str], list[Optional[list[str]]]]:
-    """The sentences of a call, stripped, and the drafts of each.
-
-    Args:
-        texts, drafts: see :meth:`Translator.translate`; each is read once.
-
-    Raises:
-        TypeError: for anything but text.
-        ValueError: if there are not as many drafts as sentences.
-    """
-    lines = [stripped(text, number) for number, text in enumerate(texts_of(texts))]
-    if drafts is None:
-        return lines, [None] * len(lines)
-    if isinstance(texts, str):
-        return lines, [draft_of(drafts)]
-    given = [] if isinstance(drafts, str) or not isinstance(drafts, Iterable) else list(drafts)
-    if len(given) != len(lines):
-        raise ValueError(
-            f"drafts: must be one for each of {len(lines)} sentences; use None for no draft"
-        )
-    return lines, [draft_of(draft) for draft in given]
-
-
-def draft_of(draft: Any) -> Optional[list[str]]:
-    """The drafts of a sentence, the best one first; ``None`` if none were given.
-
-    Raises:
-        TypeError: for anything but a string, an iterable of strings or ``None``.
-    """
-    if draft is None:
-        return None
-    is_iterable = isinstance(draft, Iterable) and not isinstance(draft, (str, bytes))
-    several = list(draft) if is_iterable else [draft]
-    if not all(isinstance(text, str) for text in several):
-        raise TypeError("drafts: must be strings, lists of strings, or None")
-    return [text for text in several if text.strip()]
 
 
 # One mailbox for each event loop with sentences.
