@@ -14,10 +14,12 @@ processor has computed, since each method uses one core. The figures are written
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -147,11 +149,16 @@ def timed(methods: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[
         call()
     for _ in range(rounds):
         for name, call in methods.items():
-            # Of this process and of its children.
-            before = sum(os.times()[:4])
+            before = computed()
             call()
-            seconds[name].append(sum(os.times()[:4]) - before)
+            seconds[name].append(computed() - before)
     return seconds
+
+
+def computed() -> float:
+    """The seconds that this process and its children have computed."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def ratios(seconds: dict[str, list[float]]) -> dict[str, list[float]]:
