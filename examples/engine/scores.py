@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Compare the scores of given targets with fairseq's scorer, on one core.
 
-    python examples/engine/scores.py --machine A    # five minutes on a quiet core
+    python examples/engine/scores.py --machine A    # five minutes
 
 The pairs of the test set are scored with the bundled model, from text: both sides are tokenised by
-all methods. They take turns: fairseq's SequenceScorer, and this package in each precision, pair by
-pair and in batches; then whole commands, with start-up: ``fairseq-generate --score-reference``,
-whose data is binarised before, and ``python -m fairseq_fastdec score`` with a bundle. The figures
-are written to ``benchmarks/scores.json``, and a table is printed.
+all methods. They take turns: fairseq's SequenceScorer, and bundles in each precision, pair by pair
+and in batches; then whole commands, with start-up: ``fairseq-generate --score-reference``, whose
+data is binarised before, and ``python -m fairseq_fastdec score``. All times are those that the
+processor has computed, since each method uses one core. The figures are written to
+``benchmarks/scores.json``, and a table is printed.
 """
 
 import argparse
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -48,11 +50,12 @@ def main() -> None:
     torch.set_num_threads(1)
     pairs = texts_of(args.sentences)
     with tempfile.TemporaryDirectory() as directory:
+        bundles = exported(Path(directory))
         runs = {
-            f"batch {size}": calls(size, pairs[: args.alone] if size == 1 else pairs)
+            f"batch {size}": calls(bundles, size, pairs[: args.alone] if size == 1 else pairs)
             for size in args.batch_size
         }
-        runs["command"] = whole(Path(directory))
+        runs["command"] = whole(bundles, Path(directory))
         seconds = {name: timed(own, args.rounds) for name, own in runs.items()}
     figures = {
         "machine": args.machine,
@@ -70,7 +73,8 @@ def parse_args() -> argparse.Namespace:
     parser = arguments.described(__doc__)
     arguments.add_rounds(parser)
     parser.add_argument("--machine", required=True, metavar="NAME")
-    parser.add_argument("--sentences", type=positive, metavar="N", help="default: all 1,500")
+    parser.add_argument("--sentences", type=positive, default=500, metavar="N",
+        help="pairs that are scored in batches (default: 500)")  # fmt: skip
     parser.add_argument("--alone", type=positive, default=200, metavar="N",
         help="pairs that are scored one by one (default: 200)")  # fmt: skip
     parser.add_argument("--batch-size", type=positive, nargs="+", default=[1, 32, 128], metavar="N")
@@ -87,7 +91,17 @@ def texts_of(n: Any) -> list[tuple[str, str]]:
     return list(zip(*sides))[:n]
 
 
-def calls(batch_size: int, pairs: Sequence[tuple[str, str]]) -> dict[str, Callable[[], Any]]:
+def exported(directory: Path) -> dict[str, Path]:
+    """Bundles of the model, by precision."""
+    bundles = {precision: directory / f"{precision}.fastdec" for precision in PRECISIONS}
+    for precision, path in bundles.items():
+        export(fairseq_fastdec.load(MODEL, engine_precision=precision), path)
+    return bundles
+
+
+def calls(
+    bundles: dict[str, Path], batch_size: int, pairs: Sequence[tuple[str, str]]
+) -> dict[str, Callable[[], Any]]:
     """Functions that score the pairs, by method.
 
     Raises:
@@ -95,8 +109,8 @@ def calls(batch_size: int, pairs: Sequence[tuple[str, str]]) -> dict[str, Callab
     """
     theirs = fairseq_fastdec.load(MODEL, decoding="fairseq", batch_size=batch_size)
     translators = {THEIRS: theirs}
-    for precision in PRECISIONS:
-        translators[precision] = fairseq_fastdec.load(MODEL, engine_precision=precision)
+    for precision, path in bundles.items():
+        translators[precision] = fairseq_fastdec.load(path)
         translators[precision].schedule(threads=1, batch_size=batch_size)
 
     def call(translator: Any) -> list[float]:
@@ -111,7 +125,7 @@ def calls(batch_size: int, pairs: Sequence[tuple[str, str]]) -> dict[str, Callab
     return made
 
 
-def whole(directory: Path) -> dict[str, Callable[[], Any]]:
+def whole(bundles: dict[str, Path], directory: Path) -> dict[str, Callable[[], Any]]:
     """Functions that run whole commands with all pairs, by method."""
     whole_commands.prepare(directory, 1)
     made, names = {}, {}
@@ -122,25 +136,29 @@ def whole(directory: Path) -> dict[str, Callable[[], Any]]:
     job = whole_commands.Job("generate", ["--score-reference"], [])
     words = whole_commands.command_of(directory, job, whole_commands.STOCK)
     made[THEIRS] = lambda: whole_commands.run(words, True)
-    for precision in PRECISIONS:
-        bundle = directory / f"{precision}.fastdec"
-        export(fairseq_fastdec.load(MODEL, engine_precision=precision), bundle)
+    for precision, bundle in bundles.items():
         own = [sys.executable, "-m", "fairseq_fastdec", "score", bundle, *sides]
         made[precision] = lambda own=own: subprocess.run(own, check=True, capture_output=True)
     return made
 
 
 def timed(methods: dict[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """The seconds of each method in each round; the methods take turns."""
+    """The seconds of computation of each method in each round; the methods take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in methods}
     for call in methods.values():
         call()
     for _ in range(rounds):
         for name, call in methods.items():
-            started = time.perf_counter()
+            before = computed()
             call()
-            seconds[name].append(time.perf_counter() - started)
+            seconds[name].append(computed() - before)
     return seconds
+
+
+def computed() -> float:
+    """The seconds that this process and its children have computed."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def ratios(seconds: dict[str, list[float]]) -> dict[str, list[float]]:

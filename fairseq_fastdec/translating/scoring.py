@@ -85,8 +85,7 @@ def encoded_target(
     if n > rules.max_positions:
         return Problem(
             "too long",
-            f"the target has {n} tokens including EOS; the model reads at most "
-            f"{rules.max_positions}",
+            f"{n} target tokens including EOS; at most {rules.max_positions} are possible",
         )
     if not {rules.pad, rules.eos}.isdisjoint(tokens):
         return Problem(

@@ -13,7 +13,7 @@ def run(monkeypatch, tmp_path):
     """Run the example with four pairs."""
     monkeypatch.setattr(os, "sched_setaffinity", lambda process, cores: None)
     monkeypatch.setattr(
-        example, "whole", lambda folder: dict.fromkeys(["fairseq", "fp32", "int8"], int)
+        example, "whole", lambda bundles, folder: dict.fromkeys(["fairseq", "fp32", "int8"], int)
     )
 
     def main():
@@ -45,7 +45,7 @@ def test_other_scores_are_an_error(run, monkeypatch):
 
 
 def test_whole_commands_score_the_same_pairs(tmp_path):
-    runs = example.whole(tmp_path)
+    runs = example.whole(example.exported(tmp_path), tmp_path)
     assert list(runs) == ["fairseq", "fp32", "int8"]
     lines = (tmp_path / "text.de").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 1500 and (tmp_path / "data" / "test.en-de.de.bin").exists()

@@ -21,7 +21,7 @@ from fairseq_fastdec.tools.export import content_of
 from fairseq_fastdec.translating.bundle import BundleTranslator
 from fairseq_fastdec.translating.scoring import languages, pairs_of
 from tests.support.compiled import compiled, examples
-from tests.support.imported_models import FORMATS, written
+from tests.support.imported_models import ARCHITECTURES, FORMATS, written
 from tests.support.reference_scores import reference_score
 from tests.support.trained_models import (
     DOUBLE_TASKS,
@@ -177,7 +177,7 @@ def test_errors(translators, kind):
     kinds = [own.error and own.error.kind for own in found]
     assert kinds == [None, "too long", "too long", "special symbol", "special symbol", None]
     check(found[0], MODELS["trained"](), "w1", longest)
-    assert found[1].error.endswith("65 tokens including EOS; the model reads at most 64")
+    assert found[1].error == "too long: 65 target tokens including EOS; at most 64 are possible"
     with pytest.raises(SentenceError, match=r"^sentence 1 \(from 0\): too long") as raised:
         translator.score(sources, targets)
     assert sorted(raised.value.errors) == [1, 2, 3, 4]
@@ -193,9 +193,12 @@ def test_errors(translators, kind):
 
 
 @compiled
-@pytest.mark.parametrize("format", FORMATS)
-def test_models_of_many_languages(tmp_path, format):
-    folder = written(tmp_path / "model", format)
+@pytest.mark.parametrize(
+    "format, arch",
+    [*((format, "transformer") for format in FORMATS), *(("NLLB", arch) for arch in ARCHITECTURES)],
+)
+def test_imported_models(tmp_path, format, arch):
+    folder = written(tmp_path / "model", format, arch)
     checkpoint = fairseq_fastdec.load(folder)
     bundle = BundleTranslator(content_of(checkpoint), {})
     has_languages = format not in ("BART", "one pair")
@@ -213,6 +216,19 @@ def test_models_of_many_languages(tmp_path, format):
             assert found.score == pytest.approx(expected["score"].item(), abs=1e-5)
             assert " ".join(found.tokens) == target
         own.close()
+
+
+def test_batches_in_torch():
+    models = MODELS["trained"]()
+    expected = [expected_of(models, *pair)["score"].item() for pair in zip(SENTENCES, TARGETS)]
+    for limits in (dict(batch_size=1), dict(batch_size=None), dict(max_tokens=61)):
+        own = translator_of(models, decoding="fairseq", **limits)
+        assert own.score(SENTENCES, TARGETS) == pytest.approx(expected, abs=1e-5)
+    own = translator_of(models, decoding="fairseq", max_tokens=8)
+    kinds = [
+        found.error and found.error.kind for found in own.score(SENTENCES, TARGETS, details=True)
+    ]
+    assert kinds == [None, None, None, None, "too long"]
 
 
 @compiled
