@@ -22,7 +22,7 @@ from ..translating.translation_memory import TranslationMemory
 from ..translating.translator import Found, SentenceJob, Translator, check_verifies
 from .codec import TaskCodec, as_tensors
 from .kept_generators import KeptGenerators, key_of
-from .task_start import Start, TaskStart
+from .task_start import TaskStart
 from .whole_batches import LEFT_OUT, SourceLimit, WholeBatches, output_of, stripped_by
 
 BATCH_SIZE = 32
@@ -187,10 +187,11 @@ class CheckpointTranslator(Translator):
             drafted = np.array(self.codec.draft(draft), dtype=np.int64)
         elif joining.memory is not None:
             drafted = joining.memory.draft(source)
-        start = self.of_pair(request.pair).start.of(source)
+        starts = self.of_pair(request.pair).start
+        start = starts.of(source)
         written = partial(self._written, source, joining.stripped)
         if kind is not None:
-            written = partial(written, alignment=kind, places=self._places_in(start, source))
+            written = partial(written, alignment=kind, places=self._places_in(starts, source))
         recipe = joining.recipe(start.bos, start.prefix)
         given = (recipe, start.source, request.nbest, written, drafted)
         return SentenceJob(*given, return_attention=kind is not None)
@@ -225,13 +226,13 @@ class CheckpointTranslator(Translator):
             if isinstance(best, list):
                 source = tokens[number].tolist()
                 outputs = [output_of(own) for own in best]
-                subwords = () if kind is None else self._places_in(starts.of(source), source)
+                subwords = () if kind is None else self._places_in(starts, source)
                 found[place] = self._written(source, removed, outputs, details, kind, subwords)
         return found
 
-    def _places_in(self, start: Start, source: list[int]) -> list[int]:
+    def _places_in(self, starts: TaskStart, source: list[int]) -> list[int]:
         """The places of a sentence's subwords in the attention; see :meth:`_places`."""
-        return self._places(source, start.place_of(source), self.task.source_dictionary.pad())
+        return self._places(source, starts.place, self.task.source_dictionary.pad())
 
     def _source(self, text: str, request: CheckpointRequest) -> Union[list[int], Problem]:
         """The tokens of a sentence, with EOS."""
