@@ -7,7 +7,8 @@ import sys
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
-import fairseq_fastdec
+from fairseq_fastdec.serving.app import Aligned
+from fairseq_fastdec.translating.results import Problem, SentenceError, Translation
 from tests.support import skips
 from tests.support.services import UpperCase, app_with, call, client_of, running, translate
 
@@ -97,8 +98,11 @@ def test_alignments_of_a_bundle(bundle):
     assert [*map(tuple, found["alignment"])] == expected.alignment
     assert tuple(found["sourceTokens"]) == expected.source_tokens
     assert tuple(found["targetTokens"]) == expected.tokens
-    answer = translate(app_with(bundle), q="x " * 900, alignment="hard")
-    assert answer.status_code == 400 and "too long" in answer.json()["error"]
+
+
+def test_alignments_of_a_sentence_that_is_too_long():
+    with pytest.raises(SentenceError, match="too long: 9 tokens"):
+        Aligned("hard").keep("a", Translation(None, error=Problem("too long", "9 tokens")))
 
 
 def test_the_source_language_is_known_if_there_is_one():
