@@ -53,12 +53,6 @@ class Start(NamedTuple):
     bos: Optional[int] = None
     prefix: tuple[int, ...] = ()
 
-    def place_of(self, sentence: list[int]) -> int:
-        """The place of a sentence, whose tokens end in EOS, in the source."""
-        words, source = sentence[:-1], self.source.tolist()
-        places = range(len(source) - len(words) + 1)
-        return next((at for at in places if source[at : at + len(words)] == words), 0)
-
 
 class TaskStart:
     """The starts of a task's sentences, found by recording a call of its generator."""
@@ -87,6 +81,12 @@ class TaskStart:
         """Whether the task passes only the unchanged sources to generators."""
         is_plain = type(self._task).inference_step is FairseqTask.inference_step
         return is_plain and self._batches.direct(torch.tensor(self._eos)).is_possible
+
+    @cached_property
+    def place(self) -> int:
+        """The number of tokens that the task puts before a sentence."""
+        word = self._task.source_dictionary.unk()
+        return self.of([word, *self._eos]).source.tolist().index(word)
 
     @cached_property
     def changes_hypotheses(self) -> bool:

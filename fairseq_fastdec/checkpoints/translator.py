@@ -31,7 +31,7 @@ from ..translating.translator import Found, SentenceJob, Translator, check_verif
 from .codec import TaskCodec, as_tensors
 from .kept_generators import KeptGenerators, key_of
 from .scoring import PairToScore, scores_in_torch
-from .task_start import Start, TaskStart
+from .task_start import TaskStart
 from .whole_batches import LEFT_OUT, SourceLimit, WholeBatches, output_of, stripped_by
 
 BATCH_SIZE = 32
@@ -201,10 +201,11 @@ class CheckpointTranslator(Translator):
             drafted = np.array(self.codec.draft(draft), dtype=np.int64)
         elif joining.memory is not None:
             drafted = joining.memory.draft(source)
-        start = self.of_pair(request.pair).start.of(source)
+        starts = self.of_pair(request.pair).start
+        start = starts.of(source)
         written = partial(self._written, source, joining.stripped)
         if kind is not None:
-            written = partial(written, alignment=kind, places=self._places_in(start, source))
+            written = partial(written, alignment=kind, places=self._places_in(starts, source))
         recipe = joining.recipe(start.bos, start.prefix)
         restrictions = self._restrictions(sentence, request)
         problem = problem_of(restrictions, recipe, len(start.source))
@@ -247,13 +248,13 @@ class CheckpointTranslator(Translator):
             if isinstance(best, list):
                 source = tokens[number].tolist()
                 outputs = [output_of(own) for own in best]
-                subwords = () if kind is None else self._places_in(starts.of(source), source)
+                subwords = () if kind is None else self._places_in(starts, source)
                 found[place] = self._written(source, removed, outputs, details, kind, subwords)
         return found
 
-    def _places_in(self, start: Start, source: list[int]) -> list[int]:
+    def _places_in(self, starts: TaskStart, source: list[int]) -> list[int]:
         """The places of a sentence's subwords in the attention; see :meth:`_places`."""
-        return self._places(source, start.place_of(source), self.task.source_dictionary.pad())
+        return self._places(source, starts.place, self.task.source_dictionary.pad())
 
     def _scored(
         self, pairs: Sequence[tuple[str, str]], request: CheckpointRequest, details: bool

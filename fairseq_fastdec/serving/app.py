@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from ..translating.errors import QueueFull
 from ..translating.languages import Languages
-from ..translating.results import SentenceError
+from ..translating.results import SentenceError, Translation
 from ..translating.translator import Translator
 from ..translating.turns import in_turns
 from . import markup
@@ -25,6 +25,7 @@ from .metrics import MeasuredApp, Metrics
 from .openapi import description
 from .requests import (
     MAX_ALTERNATIVES,
+    alignment_of,
     alternatives_of,
     drafts_of,
     pairs_of,
@@ -89,6 +90,35 @@ class LanguagePair(NamedTuple):
         return {"source": self.source, "target": self.target}
 
 
+class Aligned:
+    """The translations of a request's sentences, with alignments."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        # By sentence: equal sentences have equal translations.
+        self._found: dict[str, Translation] = {}
+
+    def keep(self, sentence: str, found: Translation) -> str:
+        """Keep a translation, and return its text.
+
+        Raises:
+            SentenceError: if the sentence could not be translated.
+        """
+        if found.text is None:
+            raise SentenceError({0: str(found.error)}, [None])
+        self._found[sentence] = found
+        return found.text
+
+    def of(self, sentence: str) -> dict[str, Any]:
+        """The subwords and the alignment of a sentence, for the response."""
+        found = self._found[sentence]
+        return {
+            "sourceTokens": found.source_tokens,
+            "targetTokens": found.tokens,
+            "alignment": found.alignment,
+        }
+
+
 class Service:
     """The models, limits and metrics of a server, and the handlers of its paths."""
 
@@ -126,8 +156,14 @@ class Service:
         drafts = drafts_of(fields, len(texts), self.options)
         if drafts and (n > 1 or kind == "html"):
             raise HTTPException(400, "draft: only with format text and without alternatives")
-        found = await self._translated(request, pair, texts, kind == "html", n, drafts)
+        aligned = None if (alignment := alignment_of(fields)) is None else Aligned(alignment)
+        if aligned is not None and (n > 1 or kind == "html"):
+            raise HTTPException(400, "alignment: only with format text and without alternatives")
+        found = await self._translated(request, pair, texts, kind == "html", n, drafts, aligned)
         answer: dict[str, Any] = {"translatedText": [best[0] for best in found]}
+        if aligned is not None:
+            parts = await split_texts(texts, pair.source)
+            answer["alignment"] = [[*map(aligned.of, part.sentences)] for part in parts]
         if n > 1:
             # Hypotheses with different tokens can have the same text.
             answer["alternatives"] = [
@@ -274,9 +310,10 @@ class Service:
         is_html: bool,
         n: int,
         drafts: Optional[list[str]] = None,
+        aligned: Optional["Aligned"] = None,
     ) -> list[list[str]]:
         """The n translations of each text, best first."""
-        work = self._translate_texts(pair, texts, is_html, n, drafts)
+        work = self._translate_texts(pair, texts, is_html, n, drafts, aligned)
         return await self._answered(request, pair, work, sum(map(len, texts)))
 
     async def _answered(
@@ -326,16 +363,21 @@ class Service:
         is_html: bool,
         n: int,
         drafts: Optional[list[str]],
+        aligned: Optional["Aligned"],
     ) -> list[list[str]]:
         sentences = self.metrics.sentences.labels(pair.source, pair.target)
         options: dict[str, Any] = {**pair.of_call()}
         if n > 1:
             options |= {"nbest": n, "beam": max(n, pair.beam), "decoding": "beam"}
+        if aligned is not None:
+            options |= {"details": True, "alignment": aligned.kind}
 
         async def translate(sentence: str, draft: Optional[list[str]]) -> list[str]:
             drafted = options if draft is None else {**options, "draft": draft}
             best = await pair.translator.translate_async(sentence, **drafted)
             sentences.inc()
+            if aligned is not None:
+                best = aligned.keep(sentence, best)
             return [best] if isinstance(best, str) else best
 
         if not is_html:

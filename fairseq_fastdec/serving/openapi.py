@@ -11,6 +11,11 @@ DRAFT = (
     "response is the same, but faster where they agree; empty or missing for none"
 )
 PAIR = "a sentence and its translation; they are not split into sentences"
+ALIGNMENT = (
+    "return the subwords and the alignment of each sentence of q: hard, pairs of a source and a "
+    "target subword, from 0; or soft, for each target subword and the end of the sentence, the "
+    "probabilities of the source subwords, and the sum of the others"
+)
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -38,9 +43,23 @@ def description(
     )
     form = _object({**libretranslate["properties"], "q": text}, libretranslate["required"])
     languages = {name: libretranslate["properties"][name] for name in ("source", "target")}
+    alignment = {"type": "string", "enum": ["hard", "soft"], "description": ALIGNMENT}
+    aligned = {
+        name: _object(
+            {"q": kind, "alignment": alignment, **languages, **key},
+            ["q", "alignment", "source", "target"],
+        )
+        for name, kind in (("one", text), ("many", texts))
+    }
     drafted = {
         name: _object(
-            {"q": kind, "draft": {**kind, "description": DRAFT}, **languages, **key},
+            {
+                "q": kind,
+                "draft": {**kind, "description": DRAFT},
+                "alignment": alignment,
+                **languages,
+                **key,
+            },
             ["q", "draft", "source", "target"],
         )
         for name, kind in (("one", text), ("many", texts))
@@ -69,10 +88,14 @@ def description(
         ["language", "confidence"],
     )
     strings = {"type": "array", "items": {"type": "string"}}
+    rows = {"type": "array", "items": {"type": "array", "items": {"type": "number"}}}
+    sentence = {"sourceTokens": strings, "targetTokens": strings, "alignment": rows}
+    sentences = {"type": "array", "items": _object(sentence, list(sentence))}
     one = _object(
         {
             "translatedText": {"type": "string"},
             "alternatives": strings,
+            "alignment": sentences,
             "detectedLanguage": detected,
         },
         ["translatedText"],
@@ -81,6 +104,7 @@ def description(
         {
             "translatedText": strings,
             "alternatives": {"type": "array", "items": strings},
+            "alignment": {"type": "array", "items": sentences},
             "detectedLanguage": {"type": "array", "items": detected},
         },
         ["translatedText"],
@@ -99,8 +123,10 @@ def description(
             "/translate": _post(
                 "Translate a text or a list of texts",
                 {
-                    JSON: {"anyOf": [libretranslate, *drafted.values(), curator]},
-                    **dict.fromkeys(FORMS, {"anyOf": [form, drafted["one"]]}),
+                    JSON: {
+                        "anyOf": [libretranslate, *drafted.values(), *aligned.values(), curator]
+                    },
+                    **dict.fromkeys(FORMS, {"anyOf": [form, drafted["one"], aligned["one"]]}),
                 },
                 translated,
             ),

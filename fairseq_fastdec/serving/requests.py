@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from ..translating.alignments import HARD, SOFT
 from ..translating.results import BYTE_ORDER_MARK
 from ..translating.turns import in_turns, turn
 from .config import ServerOptions
@@ -236,6 +237,18 @@ def drafts_of(fields: dict[str, Any], n: int, options: ServerOptions) -> Optiona
         return None
     drafts = texts_of(fields, "draft", options)
     return [*drafts, *[""] * n][:n]
+
+
+def alignment_of(fields: dict[str, Any]) -> Optional[str]:
+    """The kind of the alignments, see :mod:`..translating.alignments`; ``None`` for none.
+
+    Raises:
+        HTTPException: 400 for another value.
+    """
+    value = fields.get("alignment")
+    if value not in (None, HARD, SOFT):
+        raise HTTPException(400, f"alignment: choose from {HARD}, {SOFT}")
+    return value
 
 
 def check_unicode(name: str, text: str) -> None:

@@ -46,8 +46,9 @@ def aligned(
         best = attention[_places(targets)][:, _places(sources)].argmax(axis=1)
         return list(zip(best.tolist(), range(len(targets))))
     rows = attention[[*targets, len(attention) - 1]]
-    others = np.delete(rows, sources, axis=1).sum(axis=1, keepdims=True)
-    return np.concatenate([rows[:, sources], others], axis=1).tolist()
+    own = rows[:, sources]
+    others = rows.sum(axis=1, keepdims=True) - own.sum(axis=1, keepdims=True)
+    return np.concatenate([own, others.clip(min=0)], axis=1).tolist()
 
 
 def _places(numbers: Sequence[int]) -> Any:

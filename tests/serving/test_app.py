@@ -7,6 +7,8 @@ import sys
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
+from fairseq_fastdec.serving.app import Aligned
+from fairseq_fastdec.translating.results import Problem, SentenceError, Translation
 from tests.support import skips
 from tests.support.services import UpperCase, app_with, call, client_of, running, translate
 
@@ -95,6 +97,52 @@ def test_drafts():
 def test_drafts_that_cannot_be_verified(fields):
     answer = translate(app_with(UpperCase()), q="a", **fields)
     assert answer.status_code == 400 and answer.json()["error"].startswith("draft: ")
+
+
+def test_alignments():
+    translator = UpperCase()
+    answer = translate(app_with(translator), q="Ab. C\n", alignment="hard")
+    sentences = [
+        {
+            "sourceTokens": [*own],
+            "targetTokens": [*own.upper()],
+            "alignment": [[n, n] for n in range(len(own))],
+        }
+        for own in ("Ab.", "C")
+    ]
+    assert answer.json() == {"translatedText": "AB. C\n", "alignment": sentences}
+    assert translator.options == {"alignment": "hard"}
+    answer = translate(app_with(translator), q=["", "C"], alignment="soft", draft=["x", "y"])
+    assert answer.json() == {"translatedText": ["", "C"], "alignment": [[], sentences[1:]]}
+    assert translator.options == {"alignment": "soft", "draft": ["y"]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        dict(alignment="all"),
+        dict(alignment=["hard"]),
+        dict(alignment="hard", alternatives=1),
+        dict(alignment="hard", format="html"),
+    ],
+)
+def test_alignments_that_do_not_exist(fields):
+    answer = translate(app_with(UpperCase()), q="a", **fields)
+    assert answer.status_code == 400 and answer.json()["error"].startswith("alignment: ")
+
+
+def test_alignments_of_a_bundle(bundle):
+    line = "Click the Save button."
+    expected = bundle.translate(line, details=True, alignment=True)
+    (found,) = translate(app_with(bundle), q=line, alignment="hard").json()["alignment"]
+    assert [*map(tuple, found["alignment"])] == expected.alignment
+    assert tuple(found["sourceTokens"]) == expected.source_tokens
+    assert tuple(found["targetTokens"]) == expected.tokens
+
+
+def test_alignments_of_a_sentence_that_is_too_long():
+    with pytest.raises(SentenceError, match="too long: 9 tokens"):
+        Aligned("hard").keep("a", Translation(None, error=Problem("too long", "9 tokens")))
 
 
 def test_the_source_language_is_known_if_there_is_one():

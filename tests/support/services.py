@@ -12,6 +12,7 @@ from fairseq_fastdec.serving.app import LanguagePair, create_app
 from fairseq_fastdec.serving.command import server_of
 from fairseq_fastdec.serving.config import ServerOptions
 from fairseq_fastdec.translating.errors import QueueFull
+from fairseq_fastdec.translating.results import Translation
 
 
 class UpperCase:
@@ -48,6 +49,11 @@ class UpperCase:
         finally:
             self.under_way -= 1
         n = options.get("nbest", 1)
+        if details:
+            pairs = [(place, place) for place in range(len(text))]
+            return Translation(
+                text.upper(), tokens=(*text.upper(),), source_tokens=(*text,), alignment=pairs
+            )
         return [text.upper() + "!" * i for i in range(n)] if n > 1 else text.upper()
 
     async def score_async(self, text, translation, **options):
