@@ -19,7 +19,7 @@ from ..engine.searches import NO_RESTRICTIONS, Recipe
 from ..processes.cores import TURNS
 from ..translating.alignments import kind_of
 from ..translating.generation_options import COUNT, shown
-from ..translating.glossary import Glossary
+from ..translating.glossary import Glossary, glossary_of
 from ..translating.languages import Languages, Pair, chosen_pair
 from ..translating.phrases import problem_of
 from ..translating.registry import STOCK, decoding_names, generator_class
@@ -167,7 +167,7 @@ class CheckpointTranslator(Translator):
         self._has_method = str(getattr(task._options, "decoding", STOCK)) != STOCK
         self._options, self._recorded = {**options}, recorded
         if "glossary" in options:
-            self._options["glossary"] = self._glossary(options["glossary"])
+            self._options["glossary"] = glossary_of(options["glossary"])
         self._usual = self._new_request({})
         self._check_glossary()
 
@@ -343,7 +343,7 @@ class CheckpointTranslator(Translator):
             if limit is not None and not COUNT.has(limit):
                 raise ValueError(f"{name} {shown(limit)}: must be {COUNT.reason}, or None")
         alignment = kind_of(merged.pop("alignment", False))
-        glossary = self._glossary(merged.pop("glossary", None))
+        glossary = glossary_of(merged.pop("glossary", None))
         given = (nbest, pair, limits[0], limits[1], alignment, glossary)
         request = CheckpointRequest(merged, key_of(merged), *given)
         # Checks are slow, so each combination of options is checked only once.

@@ -11,6 +11,7 @@ from ..translating.bundle_file import is_bundle
 from ..translating.command_line import (
     MEMORY_OPTIONS,
     SEARCH_OPTIONS,
+    add_glossary_option,
     add_memory_options,
     add_search_options,
     add_worker_options,
@@ -82,6 +83,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
             )  # fmt: skip
         _add_draft_file(group)
         add_memory_options(group)
+        add_glossary_option(group)
     _add_text_options(parser.add_argument_group("text"))
     _add_worker_options(parser.add_argument_group("workers"))
     if bundle is None:
@@ -95,7 +97,7 @@ def parse_args(arguments: Sequence[str]) -> argparse.Namespace:
     memory = given(args, MEMORY_OPTIONS)
     if memory and args.draft_file is not None:
         raise ValueError("--draft-file: cannot be combined with --memory-source; remove one")
-    options = {**given(args, (*SEARCH_OPTIONS, "source", "target")), **memory}
+    options = {**given(args, (*SEARCH_OPTIONS, "source", "target", "glossary")), **memory}
     options["batch_size"] = args.batch_size
     args.model = CorpusModel([bundle], options, args.draft_file)
     return args
@@ -152,10 +154,11 @@ def _add_checkpoint_options(parser: argparse.ArgumentParser) -> list[str]:
         group.add_argument(flag_of(name), type=kind, metavar=metavar, help=valid.reason)
     for name in ("sampling", "unnormalized"):
         group.add_argument(flag_of(name), action="store_true", help="as in fairseq")
+    add_glossary_option(group)
     grouped: Any = Grouped(parser, fields(DecodingOptions))
     gen_parser_from_dataclass(grouped, DecodingOptions(), delete_default=True)
     own = {field.name for field in fields(DecodingOptions)} - {"_name"}
-    return [*searching, "sampling", "unnormalized", *own]
+    return [*searching, "sampling", "unnormalized", "glossary", *own]
 
 
 def _checkpoints(args: argparse.Namespace, names: list[str]) -> CorpusModel:

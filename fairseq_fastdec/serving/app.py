@@ -1,8 +1,9 @@
 """The HTTP interface, compatible with LibreTranslate and NeMo Curator's translation stage."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -29,6 +30,7 @@ from .requests import (
     alternatives_of,
     drafts_of,
     pairs_of,
+    phrases_of,
     read_fields,
     string_of,
     texts_of,
@@ -159,7 +161,9 @@ class Service:
         aligned = None if (alignment := alignment_of(fields)) is None else Aligned(alignment)
         if aligned is not None and (n > 1 or kind == "html"):
             raise HTTPException(400, "alignment: only with format text and without alternatives")
-        found = await self._translated(request, pair, texts, kind == "html", n, drafts, aligned)
+        phrases = phrases_of(fields, self.options)
+        given = (n, drafts, aligned, phrases)
+        found = await self._translated(request, pair, texts, kind == "html", *given)
         answer: dict[str, Any] = {"translatedText": [best[0] for best in found]}
         if aligned is not None:
             parts = await split_texts(texts, pair.source)
@@ -311,9 +315,10 @@ class Service:
         n: int,
         drafts: Optional[list[str]] = None,
         aligned: Optional["Aligned"] = None,
+        phrases: Mapping[str, Any] = MappingProxyType({}),
     ) -> list[list[str]]:
         """The n translations of each text, best first."""
-        work = self._translate_texts(pair, texts, is_html, n, drafts, aligned)
+        work = self._translate_texts(pair, texts, is_html, n, drafts, aligned, phrases)
         return await self._answered(request, pair, work, sum(map(len, texts)))
 
     async def _answered(
@@ -364,9 +369,10 @@ class Service:
         n: int,
         drafts: Optional[list[str]],
         aligned: Optional["Aligned"],
+        phrases: Mapping[str, Any],
     ) -> list[list[str]]:
         sentences = self.metrics.sentences.labels(pair.source, pair.target)
-        options: dict[str, Any] = {**pair.of_call()}
+        options: dict[str, Any] = {**pair.of_call(), **phrases}
         if n > 1:
             options |= {"nbest": n, "beam": max(n, pair.beam), "decoding": "beam"}
         if aligned is not None:

@@ -15,7 +15,13 @@ from ..engine import kernels
 from ..processes import cores
 from ..processes.errors import end_with, errors_in_one_line
 from ..translating.bundle_file import is_bundle
-from ..translating.command_line import NO_OPTIONS, add_memory_options, positive, program
+from ..translating.command_line import (
+    NO_OPTIONS,
+    add_glossary_option,
+    add_memory_options,
+    positive,
+    program,
+)
 from ..translating.opening import load
 from ..translating.registry import any_joining
 from ..translating.scheduler import POLICIES, split_options
@@ -78,6 +84,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
     add("--max-wait-ms", type=positive, metavar="N", help="how long a sentence may wait for others")
     add("--policy", choices=POLICIES, help="which waiting sentence is decoded next")
     add_memory_options(group)
+    add_glossary_option(group)
     return parser
 
 

@@ -14,7 +14,7 @@ else:
 
 
 # The options of a model that are paths.
-PATHS = {"path", "memory_source", "memory_target"}
+PATHS = {"path", "memory_source", "memory_target", "glossary"}
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class ModelOptions:
         path: a bundle or a checkpoint.
         source, target: the language codes in requests; by default those of the model.
         memory_source, memory_target: the files of a translation memory.
+        glossary: the file of a glossary.
     """
 
     path: str
@@ -38,6 +39,7 @@ class ModelOptions:
     policy: Optional[str] = None
     memory_source: Optional[str] = None
     memory_target: Optional[str] = None
+    glossary: Optional[str] = None
 
     def __post_init__(self) -> None:
         """

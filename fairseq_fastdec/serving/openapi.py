@@ -10,6 +10,11 @@ DRAFT = (
     "an earlier translation of each text of q, in the same order; the model verifies it, so the "
     "response is the same, but faster where they agree; empty or missing for none"
 )
+GLOSSARY = (
+    "terms and their translations: a translation contains those of the terms in its sentence; "
+    "a term without capital letters is found in any case"
+)
+FORBIDDEN = "phrases that no translation contains"
 PAIR = "a sentence and its translation; they are not split into sentences"
 ALIGNMENT = (
     "return the subwords and the alignment of each sentence of q: hard, pairs of a source and a "
@@ -42,6 +47,14 @@ def description(
         ["q", "source", "target"],
     )
     form = _object({**libretranslate["properties"], "q": text}, libretranslate["required"])
+    libretranslate["properties"] |= {
+        "glossary": {
+            "type": "object",
+            "additionalProperties": {**text, "minLength": 1},
+            "description": GLOSSARY,
+        },
+        "forbidden": {**texts, "description": FORBIDDEN},
+    }
     languages = {name: libretranslate["properties"][name] for name in ("source", "target")}
     alignment = {"type": "string", "enum": ["hard", "soft"], "description": ALIGNMENT}
     aligned = {

@@ -12,6 +12,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 from ..translating.alignments import HARD, SOFT
+from ..translating.glossary import Glossary
 from ..translating.results import BYTE_ORDER_MARK
 from ..translating.turns import in_turns, turn
 from .config import ServerOptions
@@ -237,6 +238,28 @@ def drafts_of(fields: dict[str, Any], n: int, options: ServerOptions) -> Optiona
         return None
     drafts = texts_of(fields, "draft", options)
     return [*drafts, *[""] * n][:n]
+
+
+def phrases_of(fields: dict[str, Any], options: ServerOptions) -> dict[str, Any]:
+    """The terms and the forbidden phrases of a request, as options of a call.
+
+    Raises:
+        HTTPException: 400 for another type, 413 if there are too many or they are too long.
+    """
+    found: dict[str, Any] = {}
+    if "forbidden" in fields:
+        found["forbidden"] = texts_of(fields, "forbidden", options)
+    if "glossary" in fields:
+        terms = fields["glossary"]
+        if not isinstance(terms, dict):
+            raise HTTPException(400, "glossary: must be an object of terms and their translations")
+        for texts in ([*terms], [*terms.values()]):
+            texts_of({"glossary": texts}, "glossary", options)
+        try:
+            found |= {"glossary": Glossary.given(terms), "decoding": "beam"}
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from error
+    return found
 
 
 def alignment_of(fields: dict[str, Any]) -> Optional[str]:

@@ -16,7 +16,7 @@ from .alignments import kind_of
 from .bundle_file import read
 from .bundle_options import search_of
 from .generation_options import HONOURED, check_kinds, check_values, shown
-from .glossary import Glossary
+from .glossary import Glossary, glossary_of
 from .languages import Languages, Pair, Surroundings, chosen_pair
 from .phrases import problem_of
 from .registry import ANY_DRAFTED
@@ -78,7 +78,7 @@ class BundleTranslator(Translator):
         self.models = [part.built() for part in content["models"]]
         self._options = {**content["options"], **options}
         if "glossary" in options:
-            self._options["glossary"] = self._glossary(options["glossary"])
+            self._options["glossary"] = glossary_of(options["glossary"])
         self._shortlist = _shortlist(content.get("shortlist"))
         self._usual = self._new_request({})
         self._memory: Optional[TranslationMemory] = None
@@ -183,7 +183,7 @@ class BundleTranslator(Translator):
         usual = Pair(self.source_lang, self.target_lang)
         pair = chosen_pair(self.languages, usual, *names)
         alignment = kind_of(merged.pop("alignment", False))
-        glossary = self._glossary(merged.pop("glossary", None))
+        glossary = glossary_of(merged.pop("glossary", None))
         _check(merged)
         key = tuple(sorted((name, type(value), value) for name, value in merged.items()))
         recipe, n_best = self._remembered(key, lambda: self._checked_request(merged))

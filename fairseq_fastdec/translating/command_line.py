@@ -94,6 +94,14 @@ def add_memory_options(group: Any) -> None:
     )
 
 
+def add_glossary_option(group: Any) -> None:
+    """Add ``--glossary``."""
+    group.add_argument(
+        "--glossary", metavar="FILE",
+        help="lines of a term, a tab and its prescribed translation; needs --decoding beam",
+    )  # fmt: skip
+
+
 def given(args: argparse.Namespace, names: Sequence[str]) -> dict[str, Any]:
     """The values of the named options, without those that are ``None``."""
     return {name: value for name in names if (value := getattr(args, name)) is not None}

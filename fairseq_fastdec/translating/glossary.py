@@ -130,16 +130,16 @@ class Glossary:
         return None
 
 
-def glossary_of(given: Any) -> Glossary:
+def glossary_of(given: Any) -> Optional[Glossary]:
     """
     Args:
-        given: a glossary, the path of one, or a dict of terms and their translations.
+        given: a glossary, the path of one, a dict of terms and their translations, or ``None``.
 
     Raises:
         OSError, ValueError: see :class:`Glossary`.
         TypeError: for another type.
     """
-    if isinstance(given, Glossary):
+    if given is None or isinstance(given, Glossary):
         return given
     if isinstance(given, Mapping):
         if not all(isinstance(text, str) for term in given.items() for text in term):

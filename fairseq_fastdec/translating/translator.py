@@ -17,7 +17,6 @@ from ..engine.kernels import loading
 from ..engine.searches import NO_RESTRICTIONS, Output, Recipe, Restrictions
 from ..processes import cores
 from .alignments import aligned
-from .glossary import Glossary, glossary_of
 from .languages import Languages
 from .phrases import check_consistent, check_takes, phrase_of
 from .registry import ANY_DRAFTED
@@ -316,34 +315,21 @@ class Translator(ABC):
             outcome = job.recipe.decoded(job.tokens, self.n_threads(), *given)
         return _found(job, outcome, details)
 
-    def _glossary(self, given: Any) -> Optional[Glossary]:
-        """The terms of an option ``glossary``, see :func:`load`.
-
-        Raises:
-            OSError, ValueError: for a file that cannot be read, or terms that the model cannot
-                write.
-            TypeError: for another type.
-        """
-        if given is None:
-            return None
-        glossary = glossary_of(given)
-
-        def checked() -> Glossary:
-            for term in glossary.all_terms():
-                phrase_of(f"{term.place}: the translation", term.target, self.codec)
-            return glossary
-
-        return self._remembered(("glossary", glossary), checked)
-
     def _check_glossary(self) -> None:
-        """
+        """Check the glossary of :func:`load`.
+
         Raises:
-            ValueError: for a glossary with a method that does not take constraints.
+            ValueError: with a method that does not take constraints, and for terms that the model
+                cannot write.
         """
-        if self._usual.glossary is not None:
-            job = self._job(Sentence("a"), self._usual)
-            if isinstance(job, SentenceJob):
-                check_takes([[0]], job.recipe.takes_constraints, [], True)
+        glossary = self._usual.glossary
+        if glossary is None:
+            return
+        for term in glossary.all_terms():
+            phrase_of(f"{term.place}: the translation", term.target, self.codec)
+        job = self._job(Sentence("a"), self._usual)
+        if isinstance(job, SentenceJob):
+            check_takes([[0]], job.recipe.takes_constraints, [], True)
 
     def _remembered(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """The object that ``make`` returns, which later calls with an equal key return again.
