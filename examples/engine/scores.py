@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare the scores of given targets with fairseq's scorer, on one core.
 
-    python examples/engine/scores.py --machine A    # five minutes
+    python examples/engine/scores.py --machine A    # ten minutes
 
 The pairs of the test set are scored with the bundled model, from text: both sides are tokenised by
 all methods. They take turns: fairseq's SequenceScorer, and bundles in each precision, pair by pair
