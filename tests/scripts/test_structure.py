@@ -5,8 +5,8 @@ from scripts import structure
 # Lower these after a change that makes it possible. The goals: 22,000 lines and 7 files.
 MOST = {
     # "Any model" added importing/, languages, and recurrent decoders; "Every processor" five
-    # instruction sets, with a file for each.
-    "lines of code": 27990,
+    # instruction sets, with a file for each; alignments 370 lines.
+    "lines of code": 28360,
     "Python files that a warm greedy batch enters": 11,
     "ways for a sentence into the engine": 1,
     "types of a result": 4,
