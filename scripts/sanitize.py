@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TESTS = [
     "tests/engine/kernels",
     "--ignore=tests/engine/kernels/test_kernels.py",  # a separate program
+    "tests/decoding/test_alignments.py",
     "tests/decoding/test_request.py",
     "tests/decoding/test_compiled.py",
     "tests/decoding/test_compiled_beams.py",

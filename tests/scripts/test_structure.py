@@ -5,8 +5,9 @@ from scripts import structure
 # Lower these after a change that makes it possible. The goals: 22,000 lines and 7 files.
 MOST = {
     # "Any model" added importing/, languages, and recurrent decoders; "Every processor" five
-    # instruction sets, with a file for each.
-    "lines of code": 28435,
+    # instruction sets, with a file for each. What users of translation ask for: constraints and
+    # glossaries 820 lines, alignments 370, scores 450.
+    "lines of code": 29620,
     "Python files that a warm greedy batch enters": 11,
     "ways for a sentence into the engine": 1,
     "types of a result": 4,
