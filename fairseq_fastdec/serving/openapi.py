@@ -14,6 +14,8 @@ GLOSSARY = (
     "terms and their translations: a translation contains those of the terms in its sentence; "
     "a term without capital letters is found in any case"
 )
+# No white space at the beginning and the end.
+NOT_EMPTY = r"^\S(.*\S)?$"
 FORBIDDEN = "phrases that no translation contains"
 PAIR = "a sentence and its translation; they are not split into sentences"
 ALIGNMENT = (
@@ -50,7 +52,9 @@ def description(
     libretranslate["properties"] |= {
         "glossary": {
             "type": "object",
-            "additionalProperties": {**text, "minLength": 1},
+            "propertyNames": {"pattern": NOT_EMPTY},
+            "additionalProperties": {**text, "pattern": NOT_EMPTY},
+            "maxProperties": options.max_texts,
             "description": GLOSSARY,
         },
         "forbidden": {**texts, "description": FORBIDDEN},

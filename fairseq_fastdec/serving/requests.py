@@ -251,7 +251,7 @@ def phrases_of(fields: dict[str, Any], options: ServerOptions) -> dict[str, Any]
         found["forbidden"] = texts_of(fields, "forbidden", options)
     if "glossary" in fields:
         terms = fields["glossary"]
-        if not isinstance(terms, dict):
+        if not isinstance(terms, dict) or not all(isinstance(own, str) for own in terms.values()):
             raise HTTPException(400, "glossary: must be an object of terms and their translations")
         for texts in ([*terms], [*terms.values()]):
             texts_of({"glossary": texts}, "glossary", options)

@@ -74,10 +74,13 @@ HONOURED_AS_GIVEN = frozenset({"unnormalized", "score_reference", "sampling", "n
 # Options that only some methods support: those with the flag in ``honours``.
 NO_REPEAT = "--no-repeat-ngram-size"
 CONSTRAINTS = "--constraints"
+MATCH_SOURCE_LEN = "--match-source-len"
 ALIGNMENTS = frozenset({"print_alignment", "replace_unk"})
 ALIGNMENT_FLAGS = frozenset(map(flag_of, ALIGNMENTS))
 SAMPLING_FLAGS = frozenset({"--sampling", "--sampling-topk", "--sampling-topp"})
 
+# The options of fixed beams, and their defaults.
+OF_BEAMS: dict[str, Any] = {"constraints": None, "match_source_len": False}
 # The options that no method of this package supports, and their defaults.
 REFUSED: dict[str, Any] = {
     "beam_mt": 0,
@@ -100,8 +103,6 @@ REFUSED: dict[str, Any] = {
 REFUSED_IF_ASKED_FOR: dict[str, Any] = {
     "diverse_beam_groups": -1,
     "diversity_rate": -1.0,
-    "match_source_len": False,
-    "constraints": None,
     "print_step": False,
     "retain_iter_history": False,
     "lm_path": None,
@@ -123,7 +124,10 @@ def _like(default: Any) -> Optional[ValidRange]:
     return kinds.get(type(default))
 
 
-_OTHERS = {name: _like(default) for name, default in {**REFUSED, **REFUSED_IF_ASKED_FOR}.items()}
+_OTHERS = {
+    name: _like(default)
+    for name, default in {**REFUSED, **REFUSED_IF_ASKED_FOR, **OF_BEAMS}.items()
+}
 # All options whose values have to be numbers, or True or False.
 VALID: dict[str, ValidRange] = {
     **HONOURED,

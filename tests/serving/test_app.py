@@ -8,6 +8,7 @@ import pytest
 from libretranslatepy import LibreTranslateAPI
 
 from fairseq_fastdec.serving.app import Aligned
+from fairseq_fastdec.translating.languages import Pair
 from fairseq_fastdec.translating.results import Problem, SentenceError, Translation
 from tests.support import skips
 from tests.support.services import UpperCase, app_with, call, client_of, running, translate
@@ -41,6 +42,32 @@ def test_alternatives():
     answer = translate(app_with(translator), q=["a", "1"], alternatives=2)
     assert answer.json() == {"translatedText": ["A", "1"], "alternatives": [["A!", "A!!"], []]}
     assert translator.options == {"nbest": 3, "beam": 3, "decoding": "beam"}
+
+
+def test_a_glossary_and_forbidden_phrases():
+    translator = UpperCase()
+    answer = translate(app_with(translator), q="A b. C.", glossary={"b": "B"}, forbidden="x")
+    assert answer.json() == {"translatedText": "A B. C."}
+    options = translator.options
+    assert options.pop("glossary").translations("a b", Pair("en", "de")) == ["B"]
+    assert options == {"forbidden": ["x"], "decoding": "beam"}
+    answer = translate(app_with(translator), q="<b>a</b>", format="html", forbidden=["x", "y"])
+    assert answer.status_code == 200 and translator.options == {"forbidden": ["x", "y"]}
+
+
+@pytest.mark.parametrize(
+    "fields, message",
+    [
+        (dict(glossary="a"), "glossary: must be an object of terms and their translations"),
+        (dict(glossary={"a": 1}), "glossary: must be an object of terms and their translations"),
+        (dict(glossary={"a": " "}), "glossary: an empty translation"),
+        (dict(glossary={"": "a"}), "glossary: an empty term"),
+        (dict(forbidden=1), "forbidden: must be a string or a list of strings"),
+    ],
+)
+def test_bad_phrases(fields, message):
+    answer = translate(app_with(UpperCase()), q="a", **fields)
+    assert answer.status_code == 400 and answer.json()["error"].startswith(message)
 
 
 def score(app, **fields):

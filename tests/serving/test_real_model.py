@@ -61,6 +61,15 @@ def test_alternatives(app):
     assert len({answer["translatedText"], *answer["alternatives"]}) == 3
 
 
+def test_a_glossary(app):
+    """The model decodes with beams then, also if it is greedy by default."""
+    fields = dict(glossary={"file": "Textdatei"}, forbidden="Schaltfläche")
+    found = translate(app, q=TEXT, **fields).json()["translatedText"]
+    assert "Textdatei" in found and "Schaltfläche" not in found
+    answer = translate(app, q="a", glossary={"a": "日本"})
+    assert answer.status_code == 400 and "vocabulary lacks characters" in answer.json()["error"]
+
+
 def test_a_text_without_ends_of_sentences(app):
     """It is longer than what the model reads, and is translated in parts."""
     answer = translate(app, q="Save the file " * 1000)

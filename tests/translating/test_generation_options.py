@@ -18,6 +18,7 @@ from fairseq_fastdec.translating.generation_options import (
     ALIGNMENTS,
     HONOURED,
     HONOURED_AS_GIVEN,
+    OF_BEAMS,
     READ_BY_TASKS,
     REFUSED,
     REFUSED_IF_ASKED_FOR,
@@ -52,7 +53,7 @@ def decoded(model, decoding="greedy", method=None, **args):
 
 
 def test_every_option_of_fairseqs_has_its_place():
-    tables = [HONOURED, HONOURED_AS_GIVEN, REFUSED, REFUSED_IF_ASKED_FOR, WITHOUT_EFFECT]
+    tables = [HONOURED, HONOURED_AS_GIVEN, OF_BEAMS, REFUSED, REFUSED_IF_ASKED_FOR, WITHOUT_EFFECT]
     names = [name for table in [*tables, READ_BY_TASKS, ALIGNMENTS] for name in table]
     assert len(names) == len(set(names))
     # 0.12.2 does not have all that 0.12.3 has.
@@ -60,8 +61,8 @@ def test_every_option_of_fairseqs_has_its_place():
 
 
 OTHER_THAN_DEFAULT = {
-    "diverse_beam_groups": 2, "diversity_rate": 0.5, "match_source_len": True,
-    "constraints": "ordered", "print_step": True, "retain_iter_history": True, "lm_path": "lm.pt",
+    "diverse_beam_groups": 2, "diversity_rate": 0.5, "print_step": True,
+    "retain_iter_history": True, "lm_path": "lm.pt",
     "retain_dropout_modules": ["TransformerDecoder"], "decoding_format": "unigram",
 }  # fmt: skip
 
@@ -76,6 +77,15 @@ def test_what_no_method_has_is_refused(model, name, decoding):
     flag = flag_of(name)
     with pytest.raises(ValueError, match=f"^{flag}: not possible with --decoding {decoding};"):
         decoded(model, decoding, **{name: value})
+
+
+@pytest.mark.parametrize("decoding", ["greedy", "jacobi", "double_token"])
+@pytest.mark.parametrize("name, value", [("constraints", "ordered"), ("match_source_len", True)])
+def test_what_only_beams_have(model, name, value, decoding):
+    message = f"^{flag_of(name)}: not possible with --decoding {decoding}"
+    with pytest.raises(ValueError, match=message):
+        decoded(model, decoding, **{name: value})
+    decoded(model, "beam", match_source_len=True)
 
 
 @pytest.mark.parametrize("decoding", ["greedy", "lookahead", "beam", "streaming"])

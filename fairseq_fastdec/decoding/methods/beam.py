@@ -10,7 +10,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 
 from ...engine.searches import Result, SearchOptions, check_constraints
 from ...processes.errors import flag_of
-from ...translating.generation_options import CONSTRAINTS, SAMPLING_FLAGS
+from ...translating.generation_options import CONSTRAINTS, MATCH_SOURCE_LEN, SAMPLING_FLAGS
 from ..generator import DecodingGenerator
 from ..option_rules import given
 from ..request import Request
@@ -27,7 +27,7 @@ class FixedBeam(DecodingGenerator):
     """
 
     accepts_blocks = False
-    honours = DecodingGenerator.honours | SAMPLING_FLAGS | {CONSTRAINTS}
+    honours = DecodingGenerator.honours | SAMPLING_FLAGS | {CONSTRAINTS, MATCH_SOURCE_LEN}
     default_threshold = math.inf
     default_max_candidates: Optional[int] = None
     default_finalize = "fairseq"
@@ -44,6 +44,10 @@ class FixedBeam(DecodingGenerator):
         if self.draws is not None:
             self.rule = BeamRule(self.beam, math.inf, None, "fairseq")
             self._check_constraints(getattr(self.args, "constraints", None))
+            if getattr(self.args, "match_source_len", False):
+                raise ValueError(
+                    f"{MATCH_SOURCE_LEN}: cannot be combined with --sampling; remove it"
+                )
             return
         self.rule = BeamRule(
             self.beam,
@@ -51,6 +55,7 @@ class FixedBeam(DecodingGenerator):
             prune_threshold=given(options.prune_threshold, self.default_threshold),
             max_candidates=given(options.max_candidates, self.default_max_candidates),
             finalize=str(given(options.finalize, self.default_finalize)),
+            match_source_len=getattr(self.args, "match_source_len", False),
         )
         self._check_constraints(getattr(self.args, "constraints", None))
 
@@ -60,10 +65,11 @@ class FixedBeam(DecodingGenerator):
             ValueError: for constraints with samples, or rules that compare candidates by score.
         """
         rule = self.rule
-        if constraints and (self.draws or rule.is_papers or rule.prune_threshold < math.inf):
+        is_other = self.draws is not None or rule.is_papers or rule.match_source_len
+        if constraints and (is_other or rule.prune_threshold < math.inf):
             raise ValueError(
-                f"{CONSTRAINTS}: not possible with --sampling, --prune-threshold or --finalize "
-                "paper; use --decoding beam without them"
+                f"{CONSTRAINTS}: not possible with --decoding {self.name}; use beam, without "
+                f"--sampling, {MATCH_SOURCE_LEN}, --prune-threshold and --finalize paper"
             )
 
     def search_options(self) -> SearchOptions:
@@ -126,6 +132,10 @@ class FixedBeam(DecodingGenerator):
         for beam, phrases in zip(beams, request.constraints or ()):
             if phrases:
                 beam.growing[0].progress = Progress.begin(phrases, request.ordered)
+        if self.rule.match_source_len:
+            lengths = request.sources.lengths.tolist()
+            for beam, length in zip(beams, lengths):
+                beam.length_of_source = length
         for beam, forbidden in zip(beams, request.forbidden or ()):
             beam.forbidden = forbidden
         return beams

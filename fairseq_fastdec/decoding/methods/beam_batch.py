@@ -113,6 +113,12 @@ class BeamBatch:
                 log_probs[row, forbidden] = -math.inf
             if only is not None and self._rule.is_transformers:
                 log_probs[row, only] = 0.0
+            if beam.length_of_source is not None:
+                # As in fairseq, also if another rule forbids EOS.
+                if beam.length >= beam.length_of_source:
+                    log_probs[row, self._rules.eos] = 0.0
+                elif beam.length < beam.max_len:
+                    log_probs[row, self._rules.eos] = -math.inf
         return log_probs
 
     def _extensions(

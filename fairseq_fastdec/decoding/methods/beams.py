@@ -102,6 +102,7 @@ class Beam:
         n_waived: the number of first tokens for which --min-len is waived.
         allowed: the target types that a shortlist allows for the source; ``None`` for all.
         forbidden: the phrases that hypotheses may not contain.
+        length_of_source: with --match-source-len, the number of source tokens, with EOS.
         growing: the candidates to be expanded, all of the same length, best first.
         waiting: finished candidates on the beam that are not the best one (appendix A.1).
         final: the hypotheses of the result.
@@ -115,6 +116,7 @@ class Beam:
     n_waived: int
     allowed: Optional[np.ndarray] = None
     forbidden: Phrases = field(default_factory=list)
+    length_of_source: Optional[int] = None
     growing: list[Candidate] = field(default_factory=lambda: [Candidate([], [], 0.0)])
     waiting: list[Candidate] = field(default_factory=list)
     final: list[Candidate] = field(default_factory=list)
@@ -140,6 +142,8 @@ class BeamRule:
             A.1), ``fairseq``, it is final immediately, ``hf``, it is final immediately, and
             replaces the worst of k, or ``hf_early``, likewise until there are k.
         lenpen: the power of the length by which scores are divided; only for transformers' rules.
+        match_source_len: whether outputs, without EOS, have as many tokens as their sources, with
+            EOS, as in fairseq.
     """
 
     beam: int
@@ -147,6 +151,7 @@ class BeamRule:
     max_candidates: Optional[int]
     finalize: str
     lenpen: float = 1.0
+    match_source_len: bool = False
 
     @property
     def is_papers(self) -> bool:

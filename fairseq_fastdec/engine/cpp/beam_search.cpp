@@ -118,6 +118,7 @@ void BeamSearch::restrict() {
     const int64_t slot = beams.slot_of(row), step = beams[slot].length;
     const Request &sentence = sentences[slot];
     limits.ends.set(row, rules, step, sentence);
+    if (options.match_source_len) match_length(row, step, sentence);
     const bool is_in_prefix = step < int64_t(sentence.forced.size());
     // transformers gives these tokens the score 0.
     limits.is_free[row] = options.is_hf() && (is_in_prefix || limits.ends.has_to_end(row));
@@ -130,6 +131,13 @@ void BeamSearch::restrict() {
       limits.forbid(row, rules, sentence, beams.context(row));
     }
   }
+}
+
+void BeamSearch::match_length(int64_t row, int64_t step, const Request &sentence) {
+  if (step >= sentence.n_source)
+    limits.end_is_free[row] = 1;
+  else if (!limits.ends.has_to_end(row))
+    limits.ends.forbid_end(row);
 }
 
 void BeamSearch::keep() {

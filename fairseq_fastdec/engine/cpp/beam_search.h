@@ -15,7 +15,8 @@ class BeamSearch : public Search {
 
   // Constraints decide which candidates stay, so that neither their scores nor draws can.
   bool takes_constraints() const override {
-    return !options.sampling && !options.is_papers() && options.prune_threshold == INFINITY;
+    return !options.sampling && !options.is_papers() && !options.match_source_len &&
+           options.prune_threshold == INFINITY;
   }
 
  private:
@@ -33,6 +34,8 @@ class BeamSearch : public Search {
   void draw(const BeamRows &rows);
   // Adds the attention of the expanded entries to their beams.
   void keep_attention();
+  // Sets whether a row may end, with --match-source-len.
+  void match_length(int64_t row, int64_t step, const Request &sentence);
   // Sets the limits of the next tokens of the rows in focus.
   void restrict();
   // Judges and extends candidates, and removes finished sentences.

@@ -47,7 +47,7 @@ void EndLimits::set(int64_t state, const Rules &rules, int64_t step, const Reque
 void Limits::clear(int64_t n) {
   ends.clear(n);
   forbidden.assign(n, {});
-  only.assign(n, ANY), is_free.assign(n, 0);
+  only.assign(n, ANY), is_free.assign(n, 0), end_is_free.assign(n, 0);
   wanted.assign(n, {});
   some_forbidden = some_only = some_wanted = false;
   groups.clear();
@@ -188,6 +188,8 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t max_candid
   for (int64_t row = 0; row < beams.n_rows; ++row)
     if (limits.is_free[row] && limits.ends.has_to_end(row))
       scores[row * n_ranked] = 0, tokens[row * n_ranked] = rules.eos;
+  for (int64_t row = 0; row < beams.n_rows; ++row)
+    if (limits.end_is_free[row]) put_end_first(row);
   extensions.n = n_best;
   extensions.totals.assign(beams.n_beams * n_best, IMPOSSIBLE);
   extensions.tokens.assign(beams.n_beams * n_best, 0);
@@ -196,6 +198,17 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t max_candid
   extensions.more.assign(beams.n_beams, {});
   for (int64_t beam = 0; limits.some_wanted && beam < beams.n_beams; ++beam)
     extensions.more[beam] = more_of(beams, beam, limits, asked);
+}
+
+void Chooser::put_end_first(int64_t row) {
+  float *const own = scores.data() + row * n_ranked;
+  int64_t *const types = tokens.data() + row * n_ranked;
+  int64_t place = 0;
+  // Missing tokens have any type.
+  while (place + 1 < n_ranked && !(types[place] == rules.eos && own[place] > IMPOSSIBLE)) ++place;
+  std::copy_backward(own, own + place, own + place + 1);
+  std::copy_backward(types, types + place, types + place + 1);
+  own[0] = 0, types[0] = rules.eos;
 }
 
 Chooser::Asked Chooser::asked_of_beams(const BeamRows &beams, const Limits &limits) {

@@ -74,6 +74,8 @@ struct Limits {
   bool some_forbidden = false, some_only = false, some_wanted = false;
   // [n], for beams: whether the only possible token has the score 0.
   std::vector<uint8_t> is_free;
+  // [n], for beams: whether EOS is possible with the score 0.
+  std::vector<uint8_t> end_is_free;
   // The n states, one after the other.
   std::vector<StateGroup> groups;
 
@@ -185,6 +187,8 @@ class Chooser {
   // The best extension of each row with wanted tokens, and those by wanted tokens.
   std::vector<RowExtension> more_of(const BeamRows &beams, int64_t beam, const Limits &limits,
                                     const Asked &asked) const;
+  // Makes EOS the best token of a row, with the score 0.
+  void put_end_first(int64_t row);
   // Merges the tokens of a beam's rows into its best extensions.
   void merge(const BeamRows &beams, int64_t beam, Extensions &extensions) const;
 

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+from fairseq.search import LengthConstrainedBeamSearch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from tests.support.against_fairseq import (
     lengths_strategy,
     options_strategy,
 )
+from tests.support.compiled import compiled, examples
 from tests.support.to_read import assert_as_compiled, assert_same_lists, decoded, method_to_read
 from tests.support.trained_models import TASK, stock_model
 
@@ -36,6 +38,28 @@ def test_the_hypotheses_of_fairseq(options, lengths, beam, width, size):
     assert_same_lists(
         decoded(models, sample, "beam", prefix=prefix, beam=beam, **options), expected
     )
+
+
+@compiled
+@settings(max_examples=examples(15))
+@given(
+    options=options_strategy, lengths=lengths_strategy, beam=st.integers(1, 10),
+    width=st.none() | st.integers(1, 4), size=st.sampled_from([0, 3]),
+)  # fmt: skip
+def test_match_source_len_is_fairseqs(options, lengths, beam, width, size):
+    """In torch and in compiled code."""
+    models = [stock_model(), stock_model(trained=False)]
+    sample = tiny.random_batch(TASK, [max(length, width or 0) for length in lengths])
+    prefix = None if width is None else sample["target"][:, :width]
+    options = dict(options, no_repeat_ngram_size=size, max_len_a=0, max_len_b=20)
+    rule = LengthConstrainedBeamSearch(TASK.target_dictionary, 1, 0, 1, 0)
+    expected = fairseq_hypotheses(
+        models, sample, prefix, beam_size=beam, search_strategy=rule, **options
+    )
+    options.update(beam=beam, match_source_len=True)
+    found = decoded(models, sample, "beam", prefix=prefix, **options)
+    assert_same_lists(found, expected)
+    assert_as_compiled(models, sample, "beam", prefix=prefix, **options)
 
 
 @pytest.mark.parametrize("decoding", ["variable_beam", "streaming"])
