@@ -114,13 +114,9 @@ def align(sources: Sources, pad: int, eos: int, hypotheses: Hypotheses, kind: st
     """Set the alignments of the hypotheses of a batch as fairseq prints them.
 
     Args:
+        sources: tokens.
         kind: ``hard`` or ``soft``.
-
-    Raises:
-        ValueError: for sources that are not tokens.
     """
-    if not are_tokens(sources.content):
-        raise ValueError(NO_TOKENS)
     extract = utils.extract_soft_alignment if kind == "soft" else utils.extract_hard_alignment
     for row, of_sentence in zip(sources.content.cpu(), hypotheses):
         source = row[row.ne(pad)]

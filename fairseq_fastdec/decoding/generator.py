@@ -109,12 +109,14 @@ class DecodingGenerator(ABC):
         self.options = options
         self.args = args
         self.dictionary = dictionary
+        self.alignment = alignments.kind_of(args)
         if source_dictionary is None:
             source_dictionary = getattr(models[0].encoder, "dictionary", dictionary)
         self.source_dictionary = source_dictionary
+        if self.alignment is not None and source_dictionary is None:
+            raise ValueError(alignments.NO_TOKENS)
         self.eos = dictionary.eos() if eos is None else eos
         self.temperature = getattr(args, "temperature", 1.0)
-        self.alignment = alignments.kind_of(args)
         self._models = list(models)
         self.network = Ensemble(models, self.temperature, self.proposal_types)
         self.shortlist = self._load_shortlist()

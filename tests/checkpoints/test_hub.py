@@ -180,3 +180,13 @@ def test_prefixes_belong_to_the_sentences_that_fairseq_gives_them_to(hub, decodi
         own[0]["tokens"].tolist() for own in expected
     ]
     assert sorted(own[0]["tokens"][0].item() for own in found) == sorted(letters)
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam"])
+def test_alignments_are_those_of_fairseq(hub, method):
+    sentences = [hub.encode(line) for line in ("a b c", "j i", "c a d")]
+    options = dict(beam=1 if method == "greedy" else 3, print_alignment="hard")
+    ours = hub.generate(sentences, decoding=method, **options)
+    stock = hub.generate(sentences, decoding="fairseq", **options)
+    for own, expected in zip(ours, stock):
+        assert own[0]["alignment"] == expected[0]["alignment"] and own[0]["alignment"]

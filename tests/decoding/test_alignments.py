@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.decoding.alignments import attention_of
-from tests.support import tiny
+from tests.support import speech, tiny
 from tests.support.against_fairseq import fairseq_generator, lengths_strategy, our_generator
 from tests.support.compiled import compiled, examples
 from tests.support.compiled_searches import prefixes
@@ -145,6 +145,19 @@ def test_alignments_of_padded_sources_are_fairseqs(kind):
         padded = torch.zeros(len(found["tokens"]), len(source))
         padded[:, source.ne(PAD)] = found["attention"].T
         assert found["alignment"] == extract(padded, source, found["tokens"], PAD, EOS)
+
+
+@compiled
+def test_attention_to_frames_of_speech():
+    """fairseq's decoders of speech return none."""
+    models, sample = [speech.random_model("s2t_transformer_xs")], speech.random_batch()
+    found = with_attention(models, "beam", sample, beam=3, max_len_b=8)
+    lengths = [len(own[0]["attention"]) for own in found]
+    assert lengths == sorted(lengths, reverse=True) and lengths[0] > lengths[-1] > 1
+    for one in sum(found, []):
+        torch.testing.assert_close(one["attention"].sum(0), torch.ones(len(one["tokens"])))
+    with pytest.raises(ValueError, match="^--print-alignment, .*: the model's sources are not tok"):
+        our_generator(models, "greedy", print_alignment="hard")
 
 
 @pytest.mark.parametrize("extra", [{}, {"attn": [None]}, {"attn": []}, None])
