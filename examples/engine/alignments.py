@@ -21,6 +21,7 @@ import torch
 from fairseq.data import data_utils
 
 import fairseq_fastdec
+from examples.common import commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import markdown
 from fairseq_fastdec.decoding.alignments import attention_of
@@ -97,7 +98,8 @@ def main() -> None:
             rows.append(row)
     print(markdown(f"Times without alignments = 1, {args.rounds} rounds (medians)", rows))
     if args.output is not None:
-        args.output.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        figures = {**commands.provenance(), "rows": rows}
+        args.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 def ratios(parts: Sequence[dict[str, Callable[[], Any]]], first: int) -> dict[str, float]:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 import fairseq_fastdec
+from examples.common import commands
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.table import markdown
 from examples.engine.alignments import BATCH_SIZES, WITHOUT, ratios
@@ -55,7 +56,8 @@ def main() -> None:
             rows.append({"precision": precision, "batch size": str(size), "time": found})
     print(markdown(f"Time without constraints = 1, {args.rounds} rounds (medians)", rows))
     if args.output is not None:
-        args.output.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        figures = {**commands.provenance(), "rows": rows}
+        args.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 def words_of(translator: Any, lines: list[str], references: list[str]) -> list[Any]:

@@ -10,7 +10,7 @@ def test_a_few_sentences(tmp_path, monkeypatch, capsys):
     arguments = ["--sentences", "3", "--rounds", "1", "--output", str(path)]
     monkeypatch.setattr("sys.argv", ["alignments.py", *arguments])
     example.main()
-    rows = json.loads(path.read_text(encoding="utf-8"))
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     assert [(row["search"], row["batch size"]) for row in rows] == [
         (search, size) for search in ("greedy", "beam 5") for size in ("1", "32")
     ]
