@@ -13,12 +13,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from ..translating.alignments import HARD
 from ..translating.errors import QueueFull
 from ..translating.languages import Languages
 from ..translating.results import SentenceError, Translation
 from ..translating.translator import Translator
 from ..translating.turns import in_turns
-from . import markup
+from . import inline_tags, markup
 from .config import ServerOptions
 from .detection import Detected, Detector
 from .languages import name_of
@@ -54,6 +55,7 @@ class LanguagePair(NamedTuple):
         source, target: the languages, or the default ones of a model of many.
         beam: the configured beam size; a request for more alternatives raises it.
         languages: of a model that translates between many.
+        aligns: whether translations can be aligned while they are decoded.
     """
 
     source: str
@@ -61,6 +63,7 @@ class LanguagePair(NamedTuple):
     translator: Translator
     beam: int = 1
     languages: Optional[Languages] = None
+    aligns: bool = False
 
     @property
     def sources(self) -> list[str]:
@@ -98,7 +101,7 @@ class Aligned:
     def __init__(self, kind: str) -> None:
         self.kind = kind
         # By sentence: equal sentences have equal translations.
-        self._found: dict[str, Translation] = {}
+        self.translations: dict[str, Translation] = {}
 
     def keep(self, sentence: str, found: Translation) -> str:
         """Keep a translation, and return its text.
@@ -108,12 +111,12 @@ class Aligned:
         """
         if found.text is None:
             raise SentenceError({0: str(found.error)}, [None])
-        self._found[sentence] = found
+        self.translations[sentence] = found
         return found.text
 
     def of(self, sentence: str) -> dict[str, Any]:
         """The subwords and the alignment of a sentence, for the response."""
-        found = self._found[sentence]
+        found = self.translations[sentence]
         return {
             "sourceTokens": found.source_tokens,
             "targetTokens": found.tokens,
@@ -375,6 +378,8 @@ class Service:
         options: dict[str, Any] = {**pair.of_call(), **phrases}
         if n > 1:
             options |= {"nbest": n, "beam": max(n, pair.beam), "decoding": "beam"}
+        if is_html and n == 1 and pair.aligns:
+            aligned = Aligned(HARD)
         if aligned is not None:
             options |= {"details": True, "alignment": aligned.kind}
 
@@ -393,14 +398,21 @@ class Service:
             return await translate_texts(
                 texts, pair.source, translate, n, self.at_once, split_drafts
             )
-        documents = [await in_turns(markup.split(text)) for text in texts]
+        documents: list[list[Any]] = [await in_turns(markup.split(text)) for text in texts]
+        if aligned is not None:
+            documents = [await in_turns(inline_tags.runs(pieces)) for pieces in documents]
         strings = [piece.text for pieces in documents for piece in pieces if piece.text is not None]
         found = await translate_texts(strings, pair.source, translate, n, self.at_once)
+        join = (
+            markup.join
+            if aligned is None
+            else partial(inline_tags.join, language=pair.source, found=aligned.translations)
+        )
         ranks = [iter(best) for best in zip(*found)] or [iter(()) for _ in range(n)]
         # Python 3.10 has no asynchronous comprehensions inside others.
         results = []
         for pieces in documents:
-            joined = [await in_turns(markup.join(pieces, rank)) for rank in ranks]
+            joined = [await in_turns(join(pieces, rank)) for rank in ranks]
             results.append(["".join(parts) for parts in joined])
         return results
 

@@ -194,11 +194,12 @@ def _open(model: ModelOptions, server: ServerOptions, on_ray: bool = False) -> "
         except ValueError:
             translator.close()
             raise
+    aligns = translator.aligns
     if on_ray:
         from .ray_serve import deployed
 
         translator = deployed(translator, model, (source, target), server)
-    return LanguagePair(source, target, translator, model.beam or 1, languages)
+    return LanguagePair(source, target, translator, model.beam or 1, languages, aligns)
 
 
 def open_translator(path: str, **options: Any) -> Any:

@@ -47,10 +47,12 @@ class Piece(NamedTuple):
     Attributes:
         source: the part as it is in the document.
         text: the text to translate, without character references; ``None`` for markup.
+        is_preformatted: whether its line breaks are kept.
     """
 
     source: str
     text: Optional[str]
+    is_preformatted: bool = False
 
 
 def split(document: str) -> Iterator[Optional[Piece]]:
@@ -64,13 +66,14 @@ def split(document: str) -> Iterator[Optional[Piece]]:
     end = 0
     for start, stop, is_preformatted in _texts(document):
         source = document[start:stop]
-        text = html.unescape(LONG_REFERENCE.sub(_shortened, source.strip()))
+        text = unescaped(source.strip())
         # White space around a text, and texts without letters, are kept as they are.
         if any(char.isalpha() for char in text):
             start += len(source) - len(source.lstrip())
             yield Piece(document[end:start], None)
             end = start + len(source.strip())
-            yield Piece(document[start:end], text if is_preformatted else _in_one_line(text))
+            text = text if is_preformatted else in_one_line(text)
+            yield Piece(document[start:end], text, is_preformatted)
         yield None
     yield Piece(document[end:], None)
 
@@ -79,10 +82,16 @@ def join(pieces: Iterable[Piece], translations: Iterable[str]) -> Iterator[str]:
     """The parts of a document, with translations in place of the texts of :func:`split`."""
     texts = iter(translations)
     for piece in pieces:
-        yield piece.source if piece.text is None else _escaped(next(texts))
+        yield piece.source if piece.text is None else escaped(next(texts))
 
 
-def _in_one_line(text: str) -> str:
+def unescaped(text: str) -> str:
+    """A text without character references."""
+    return html.unescape(LONG_REFERENCE.sub(_shortened, text))
+
+
+def in_one_line(text: str) -> str:
+    """A text whose line breaks are spaces, as in a browser."""
     return re.sub(r"[\s\ufeff]+", lambda found: " " if "\n" in found[0] else found[0], text)
 
 
@@ -92,7 +101,8 @@ def _shortened(reference: "re.Match[str]") -> str:
     return f"&#{digits};" if len(digits) < 8 else "\ufffd"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text as HTML."""
     return html.escape(text, quote=False).replace("\xa0", "&nbsp;")
 
 
@@ -113,11 +123,11 @@ def _texts(document: str) -> Iterator[tuple[int, int, bool]]:
         tag = (found["tag"] or "").lower()
         if tag:
             first = end
-            while (after := _end_of(ATTRIBUTES, document, end)) > end:
+            while (after := end_of(ATTRIBUTES, document, end)) > end:
                 end = after
                 yield end, end, False
             attributes, is_self_closing = document[first:end], document.startswith("/", end)
-            end = _end_of(TAG_END, document, end)
+            end = end_of(TAG_END, document, end)
         if found["end"]:
             elements.close(tag)
         elif tag:
@@ -136,7 +146,7 @@ def _texts(document: str) -> Iterator[tuple[int, int, bool]]:
                 return
 
 
-def _end_of(pattern: "re.Pattern[str]", document: str, start: int) -> int:
+def end_of(pattern: "re.Pattern[str]", document: str, start: int) -> int:
     """The end of a match at a place; the place without a match."""
     found = pattern.match(document, start)
     return start if found is None else found.end()

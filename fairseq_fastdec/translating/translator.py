@@ -148,6 +148,12 @@ class Translator(ABC):
         """The job for a stripped sentence; ``None`` if the method needs whole batches."""
         return self._job(Sentence(text, draft), self.request(options))
 
+    @property
+    def aligns(self) -> bool:
+        """Whether subwords can be aligned while sentences are decoded one by one."""
+        job = self._job(Sentence("a"), self._usual)
+        return isinstance(job, SentenceJob) and job.recipe.aligns
+
     def n_threads(self) -> int:
         """The number of threads that decode one sentence."""
         return loading.measured(cores.n_usable(cores.usable_cores()))

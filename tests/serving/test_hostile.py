@@ -13,7 +13,7 @@ import time
 import pytest
 from starlette.requests import Request
 
-from fairseq_fastdec.serving import markup, requests, texts
+from fairseq_fastdec.serving import inline_tags, markup, requests, texts
 from tests.support import hostile
 from tests.support.services import UpperCase, app_with, client_of
 
@@ -39,7 +39,7 @@ def unit():
 
 def split_document(document):
     pieces = list(markup.split(document))
-    for piece in pieces:
+    for piece in [*pieces, *inline_tags.runs(filter(None, pieces))]:
         if piece is not None and piece.text is not None:
             texts.split(piece.text, "en")
     return list(markup.join(filter(None, pieces), iter(lambda: "a", None)))

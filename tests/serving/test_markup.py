@@ -78,7 +78,7 @@ def test_the_structure_stays(parts):
 
     def document(change):
         return "".join(
-            f"<{tag}>{markup._escaped(change(text))}</{tag.split()[0]}>" for tag, text in parts
+            f"<{tag}>{markup.escaped(change(text))}</{tag.split()[0]}>" for tag, text in parts
         )
 
     assert upper(document(str)) == document(lambda text: text.upper())

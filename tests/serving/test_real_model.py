@@ -1,6 +1,7 @@
 """A real model behind the HTTP interface."""
 
 import asyncio
+import re
 import subprocess
 import sys
 import time
@@ -45,6 +46,20 @@ def test_translations_are_the_models(app):
     assert answer.json() == {"translatedText": f"{first} {second}\n\n{third}"}
     html = translate(app, q="<p>Click the button. <b>The file is open.</b></p>", format="html")
     assert html.json() == {"translatedText": f"<p>{first} <b>{second}</b></p>"}
+
+
+def test_inline_tags(translator):
+    """A sentence with tags has the translation of the sentence without them."""
+    assert translator.aligns
+    app = create_app([LanguagePair("en", "de", translator, aligns=True)], ServerOptions())
+    text = "Click the <b>Save</b> button to close <a href='x'>the <i>document</i></a>."
+    found = translate(app, q=f"<p>{text}</p><p>Print it.</p>", format="html").json()
+    found = found["translatedText"]
+    plain = [re.sub("<[^>]*>", "", own) for own in (text, "Print it.")]
+    expected = translator.translate(plain)
+    assert re.sub("<[^>]*>", "", found) == "".join(expected)
+    assert re.search("<b>Speichern,?</b>", found)
+    assert re.search("<a href='x'>das <i>Dokument</i></a>", found)
 
 
 def test_scores_are_the_models(app, translator):
