@@ -48,7 +48,7 @@ OF_COMMANDS = {
     "print_alignment": "give alignment=True and details=True",
     "replace_unk": "use fairseq-generate",
     "score_reference": "use score()",
-    "constraints": "use fairseq-interactive",
+    "constraints": "give it to translate()",
     "draft_file": "give drafts=[...]",
     "print_step": "remove it",
     "retain_iter_history": "remove it",

@@ -20,7 +20,7 @@ Phrases = list[list[int]]
 
 
 class Restrictions(NamedTuple):
-    """What an output has to contain, and what it may not.
+    """The phrases that an output has to contain, and those that it may not.
 
     Attributes:
         constraints, forbidden: phrases of the target language.

@@ -6,7 +6,6 @@ The result is well-formed, and its text is that without tags, whatever the align
 whose words are apart in the translation occurs several times; one without words is empty.
 """
 
-import html
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,7 +94,7 @@ class Chunk(NamedTuple):
     place: int
 
 
-class Token(NamedTuple):
+class RunPart(NamedTuple):
     """A part of a document that can belong to a run: a text or an inline tag.
 
     Attributes:
@@ -118,14 +117,14 @@ def runs(pieces: Iterable[Piece]) -> Iterator[Union[Piece, Run, None]]:
         runs, and the other pieces; the concatenated sources are the document. ``None`` stands for a
         piece of work.
     """
-    held: list[Token] = []
+    held: list[RunPart] = []
     for piece in pieces:
         yield None
         if piece.text is not None and not piece.is_preformatted:
-            held.append(Token(piece.source, piece.text, is_translated=True))
+            held.append(RunPart(piece.source, piece.text, is_translated=True))
             continue
         for token in [piece.source] if piece.text is not None else _tokens(piece.source):
-            if isinstance(token, Token):
+            if isinstance(token, RunPart):
                 held.append(token)
                 continue
             yield from _joined(held)
@@ -134,7 +133,7 @@ def runs(pieces: Iterable[Piece]) -> Iterator[Union[Piece, Run, None]]:
     yield from _joined(held)
 
 
-def _tokens(source: str) -> Iterator[Union[Token, str]]:
+def _tokens(source: str) -> Iterator[Union[RunPart, str]]:
     """The inline tags and texts without letters of markup, and the other parts of it."""
     end = 0
     while end < len(source):
@@ -144,7 +143,7 @@ def _tokens(source: str) -> Iterator[Union[Token, str]]:
             end = len(source) if following is None else following.start()
             text = in_one_line(unescaped(source[start:end]))
             is_kept = any(map(str.isalpha, text))
-            yield source[start:end] if is_kept else Token(source[start:end], text)
+            yield source[start:end] if is_kept else RunPart(source[start:end], text)
             continue
         name, first = (found["tag"] or "").lower(), found.end()
         end = first
@@ -153,10 +152,10 @@ def _tokens(source: str) -> Iterator[Union[Token, str]]:
         is_inline = name in INLINE | POINTS and "translate" not in source[first:end].lower()
         end = end_of(TAG_END, source, end) if name else end
         own = source[start:end]
-        yield Token(own, tag=Tag(own, name, bool(found["end"]))) if is_inline else own
+        yield RunPart(own, tag=Tag(own, name, bool(found["end"]))) if is_inline else own
 
 
-def _joined(tokens: list[Token]) -> Iterator[Union[Piece, Run]]:
+def _joined(tokens: list[RunPart]) -> Iterator[Union[Piece, Run]]:
     """The run of tokens, with what is before and behind it; pieces if they have none."""
     texts = [at for at, token in enumerate(tokens) if token.is_translated]
     partners = _partners(tokens)
@@ -178,7 +177,7 @@ def _joined(tokens: list[Token]) -> Iterator[Union[Piece, Run]]:
         yield Piece(token.source, None)
 
 
-def _partners(tokens: Sequence[Token]) -> dict[int, int]:
+def _partners(tokens: Sequence[RunPart]) -> dict[int, int]:
     """By place, the places of the other tags of elements."""
     partners, opened = dict[int, int](), list[tuple[int, str]]()
     for at, token in enumerate(tokens):
@@ -192,7 +191,7 @@ def _partners(tokens: Sequence[Token]) -> dict[int, int]:
     return partners
 
 
-def _run_of(tokens: Sequence[Token]) -> Run:
+def _run_of(tokens: Sequence[RunPart]) -> Run:
     """The run of texts and whole elements."""
     text, elements, opened = "", list[Element](), list[int]()
     for token in tokens:
@@ -300,7 +299,7 @@ def spans(text: str, subwords: Sequence[str]) -> list[tuple[int, int]]:
     lower = text.lower() if len(text.lower()) == len(text) else text
     for subword in subwords:
         start = None
-        for char in html.unescape(ADDED.sub(_kept, subword)).lower():
+        for char in unescaped(ADDED.sub(_kept, subword)).lower():
             at = lower.find(char, end, end + WINDOW)
             if at >= 0 and not char.isspace():
                 start, end = at if start is None else start, at + 1

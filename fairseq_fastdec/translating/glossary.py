@@ -136,18 +136,22 @@ def glossary_of(given: Any) -> Optional[Glossary]:
         given: a glossary, the path of one, a dict of terms and their translations, or ``None``.
 
     Raises:
-        OSError, ValueError: see :class:`Glossary`.
-        TypeError: for another type.
+        ValueError: for another type, terms that are not valid, and a file that cannot be read.
     """
     if given is None or isinstance(given, Glossary):
         return given
     if isinstance(given, Mapping):
         if not all(isinstance(text, str) for term in given.items() for text in term):
-            raise TypeError("glossary: terms and translations must be strings")
+            raise ValueError("glossary: terms and translations must be strings")
         return Glossary.given(given)
-    if isinstance(given, (str, os.PathLike)):
+    if not isinstance(given, (str, os.PathLike)):
+        raise ValueError(
+            f"glossary {given!r}: must be a path, or a dict of terms and their translations"
+        )
+    try:
         return Glossary.read(given)
-    raise TypeError("glossary: must be a path, or a dict of terms and their translations")
+    except OSError as error:
+        raise ValueError(f"glossary {given}: {error.strerror or error}") from error
 
 
 def _terms(lines: Iterable[str], name: str) -> Iterator[Term]:

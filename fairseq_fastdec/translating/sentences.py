@@ -74,7 +74,7 @@ def sentence_of(
 
 
 def _listed(name: str, given: Any, n: int) -> list[Any]:
-    """What was given for each of n sentences."""
+    """The values that were given, one for each of n sentences."""
     if given is None:
         return [None] * n
     listed = [] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
@@ -86,7 +86,7 @@ def _listed(name: str, given: Any, n: int) -> list[Any]:
 
 
 def strings_of(name: str, given: Any) -> Optional[list[str]]:
-    """What was given for a sentence, without empty strings; ``None`` if nothing was given.
+    """The strings that were given for a sentence, without empty ones; ``None`` without any.
 
     Raises:
         TypeError: for anything but a string, an iterable of strings or ``None``.

@@ -158,7 +158,6 @@ def test_options_of_loading_are_those_of_all_calls(corpus, baseline, translator)
         (dict(max_tokens="a"), "^max_tokens 'a': must be"),
         (dict(batch_size=1.5), "^batch_size 1.5: must be"),
         (dict(print_alignment="hard"), "^print_alignment hard: .* give alignment=True and details"),
-        (dict(constraints="ordered"), "^constraints ordered: .* use fairseq-interactive"),
     ],
 )
 def test_options_are_checked(translator, corpus, baseline, options, message):

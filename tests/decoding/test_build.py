@@ -64,7 +64,7 @@ def test_pairs_of_tokens_name_no_generator_that_cannot_run_them(args, flag):
     "args, instead",
     [
         (dict(sampling=True), "--decoding beam, which draws --beam samples"),
-        (dict(constraints="ordered"), "--decoding fairseq"),
+        (dict(constraints="ordered"), "--decoding beam"),
         (dict(lm_path="lm.pt"), "--decoding fairseq"),
     ],
 )

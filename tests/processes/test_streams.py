@@ -149,6 +149,8 @@ def commands(corpus, baseline, tmp_path):
     preparing += ["--train", tmp_path / "train", "--valid", tmp_path / "valid"]
     distilling = [*model, "--gen-subset", "valid", "--workers", 1]
     drawing = [*model, "--sentences", sentences, "--formats", "json"]
+    scoring = [baseline, "--data", corpus, "--tokenizer", "none", "--bpe", "none"]
+    scoring += ["--source", sentences, "--target", sentences]
     foreign = marian_writing.write_directory(tmp_path / "en-pt", marian_writing.random_tensors())
     out = tmp_path / "out"
     return {
@@ -162,6 +164,7 @@ def commands(corpus, baseline, tmp_path):
         "distill": ([*distilling, "--destdir", out], out / "data/dict.en.txt"),
         "build-shortlist": ([corpus, "--output", out], out),
         "average-checkpoints": (["--inputs", baseline, "--output", out], out),
+        "score": ([*scoring, "--output", out], out),
         "ddgviz": ([*drawing, "--output", out], out / "ddgviz.json"),
     }
 

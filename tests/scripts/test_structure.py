@@ -6,8 +6,8 @@ from scripts import structure
 MOST = {
     # "Any model" added importing/, languages, and recurrent decoders; "Every processor" five
     # instruction sets, with a file for each. What users of translation ask for: constraints and
-    # glossaries 820 lines, alignments 370, scores 450.
-    "lines of code": 29620,
+    # glossaries 890 lines, alignments 370, scores 450, tags inside sentences 210.
+    "lines of code": 29910,
     "Python files that a warm greedy batch enters": 11,
     "ways for a sentence into the engine": 1,
     "types of a result": 4,
@@ -19,7 +19,7 @@ MOST = {
     "files that state prune_threshold": 3,
     "files on the top level": 3,
     # Those of Marian's models and of languages are in the files that are imported.
-    "public options": 109,
+    "public options": 110,
 }
 
 

@@ -24,6 +24,8 @@ class UpperCase:
         options: the options of the last call.
     """
 
+    aligns = False
+
     def __init__(self, source="en", target="de", seconds=0.0, max_queue=10_000):
         self.source_lang, self.target_lang = source, target
         self.languages = None

@@ -74,7 +74,7 @@ def as_first_version(kind, given):
         old = {"threshold": given.pop("prune_threshold", math.inf), "width": given.pop("beam")}
         old["n_per_entry"] = given.pop("max_candidates")
         old["lets_wait"] = given.pop("finalize", "fairseq") == "paper"
-        assert not given
+        assert not given.pop("match_source_len", False) and not given
         return "BeamOptions", old
     if kind == "blocks":
         acceptance = {"kind": given.pop("acceptance", "exact")}

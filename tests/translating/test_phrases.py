@@ -111,8 +111,10 @@ def test_wrong_calls(either):
         either.translate(LINES[0], constraints="Datei", forbidden="Datei")
     with pytest.raises(ValueError, match="constraints: fewer than texts"):
         list(either.translate_stream(LINES, constraints=WANTED[:2]))
-    with pytest.raises(TypeError, match="glossary: must be a path, or a dict"):
+    with pytest.raises(ValueError, match="glossary 7: must be a path, or a dict"):
         either.translate(LINES[0], glossary=7)
+    with pytest.raises(ValueError, match="glossary nowhere: No such file"):
+        either.translate(LINES[0], glossary="nowhere")
     with pytest.raises(ValueError, match="glossary: an empty translation"):
         either.translate(LINES[0], glossary={"file": " "})
     with pytest.raises(ValueError, match="only with decoding beam"):

@@ -16,7 +16,7 @@ from ..option_rules import given
 from ..request import Request
 from .beam_batch import BeamBatch
 from .beams import Beam, BeamRule, results_of
-from .lexical_constraints import Progress
+from .lexical_constraints import ConstraintState
 from .sampling import Draws
 
 
@@ -131,7 +131,7 @@ class FixedBeam(DecodingGenerator):
         beams = [Beam(number, *own) for number, own in enumerate(limits)]
         for beam, phrases in zip(beams, request.constraints or ()):
             if phrases:
-                beam.growing[0].progress = Progress.begin(phrases, request.ordered)
+                beam.growing[0].progress = ConstraintState.begin(phrases, request.ordered)
         if self.rule.match_source_len:
             lengths = request.sources.lengths.tolist()
             for beam, length in zip(beams, lengths):

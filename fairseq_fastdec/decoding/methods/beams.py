@@ -16,7 +16,7 @@ from ...engine.searches import Phrases
 from ..constraints import GenerationRules
 from ..hypothesis import Hypothesis, best_first, hypothesis
 from ..option_rules import option
-from .lexical_constraints import Progress
+from .lexical_constraints import ConstraintState
 
 BEAMS = ("beam", "variable_beam", "streaming")
 FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq", "hf", "hf_early"])
@@ -83,7 +83,7 @@ class Candidate:
     scores: list[float]
     total: float
     row: int = 0
-    progress: Optional[Progress] = None
+    progress: Optional[ConstraintState] = None
 
     def extended(self, token: int, score: float, total: float) -> "Candidate":
         """The candidate with one more token."""

@@ -12,8 +12,8 @@ from typing import NamedTuple, Optional
 Node = tuple[int, ...]
 
 
-class Progress(NamedTuple):
-    """How much of its constraints an output contains.
+class ConstraintState(NamedTuple):
+    """The state of an output with constraints: how much of them it contains.
 
     Attributes:
         stages: the phrases; those of a stage are in any order, and the stages follow each other.
@@ -30,7 +30,7 @@ class Progress(NamedTuple):
     n_before: int = 0
 
     @classmethod
-    def begin(cls, phrases: Sequence[Sequence[int]], ordered: bool) -> "Progress":
+    def begin(cls, phrases: Sequence[Sequence[int]], ordered: bool) -> "ConstraintState":
         """The progress of an empty output.
 
         Args:
@@ -40,7 +40,7 @@ class Progress(NamedTuple):
         own = [tuple(phrase) for phrase in phrases]
         return cls([[phrase] for phrase in own] if ordered else [own])
 
-    def after(self, token: int) -> "Progress":
+    def after(self, token: int) -> "ConstraintState":
         """The progress after one more token; an output that leaves a phrase begins again."""
         if self._is_missing((*self.node, token)):
             return self._replace(node=(*self.node, token))
@@ -48,7 +48,7 @@ class Progress(NamedTuple):
         return left._replace(node=(token,) if left._is_missing((token,)) else ())
 
     @property
-    def settled(self) -> "Progress":
+    def settled(self) -> "ConstraintState":
         """The progress if the output leaves its phrase: the longest complete one is contained."""
         node = self.node
         while node and not Counter(self._phrases)[node] > Counter(self.contained)[node]:

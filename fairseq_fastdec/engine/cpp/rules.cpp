@@ -189,7 +189,7 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t max_candid
     if (limits.is_free[row] && limits.ends.has_to_end(row))
       scores[row * n_ranked] = 0, tokens[row * n_ranked] = rules.eos;
   for (int64_t row = 0; row < beams.n_rows; ++row)
-    if (limits.end_is_free[row]) put_end_first(row);
+    if (limits.end_is_free[row]) free_end(row);
   extensions.n = n_best;
   extensions.totals.assign(beams.n_beams * n_best, IMPOSSIBLE);
   extensions.tokens.assign(beams.n_beams * n_best, 0);
@@ -200,15 +200,16 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t max_candid
     extensions.more[beam] = more_of(beams, beam, limits, asked);
 }
 
-void Chooser::put_end_first(int64_t row) {
+void Chooser::free_end(int64_t row) {
   float *const own = scores.data() + row * n_ranked;
   int64_t *const types = tokens.data() + row * n_ranked;
   int64_t place = 0;
   // Missing tokens have any type.
   while (place + 1 < n_ranked && !(types[place] == rules.eos && own[place] > IMPOSSIBLE)) ++place;
-  std::copy_backward(own, own + place, own + place + 1);
-  std::copy_backward(types, types + place, types + place + 1);
-  own[0] = 0, types[0] = rules.eos;
+  own[place] = 0, types[place] = rules.eos;
+  // A reward for the unknown token can make it better.
+  for (; place && own[place - 1] < 0; --place)
+    std::swap(own[place], own[place - 1]), std::swap(types[place], types[place - 1]);
 }
 
 Chooser::Asked Chooser::asked_of_beams(const BeamRows &beams, const Limits &limits) {

@@ -187,8 +187,8 @@ class Chooser {
   // The best extension of each row with wanted tokens, and those by wanted tokens.
   std::vector<RowExtension> more_of(const BeamRows &beams, int64_t beam, const Limits &limits,
                                     const Asked &asked) const;
-  // Makes EOS the best token of a row, with the score 0.
-  void put_end_first(int64_t row);
+  // Gives EOS the score 0 in a row.
+  void free_end(int64_t row);
   // Merges the tokens of a beam's rows into its best extensions.
   void merge(const BeamRows &beams, int64_t beam, Extensions &extensions) const;
 

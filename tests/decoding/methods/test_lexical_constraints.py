@@ -7,7 +7,7 @@ from fairseq.token_generation_constraints import UnorderedConstraintState, pack_
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.decoding.methods.lexical_constraints import Progress
+from fairseq_fastdec.decoding.methods.lexical_constraints import ConstraintState
 from tests.support import tiny
 from tests.support.against_fairseq import fairseq_generator
 from tests.support.compiled import compiled, examples
@@ -212,7 +212,7 @@ def test_methods_without_constraints(method, options):
     output=st.lists(st.integers(0, 2), max_size=12),
 )
 def test_constraints_are_met_only_by_outputs_that_contain_them(own, ordered, output):
-    progress = Progress.begin(own, ordered)
+    progress = ConstraintState.begin(own, ordered)
     for token in output:
         progress = progress.after(token)
     if progress.are_met:
