@@ -47,7 +47,7 @@ class Tag(NamedTuple):
     is_end: bool
 
 
-class Element(NamedTuple):
+class InlineElement(NamedTuple):
     """An element of a run, whose content is between two places of the text.
 
     Attributes:
@@ -73,7 +73,7 @@ class Run:
 
     source: str
     text: str
-    elements: list[Element] = field(default_factory=list)
+    elements: list[InlineElement] = field(default_factory=list)
 
     def path(self, place: int) -> Path:
         """The elements around a character of the text."""
@@ -82,7 +82,7 @@ class Run:
         )
 
 
-class Chunk(NamedTuple):
+class AlignedPart(NamedTuple):
     """A part of a translation, in the elements of a path.
 
     Attributes:
@@ -193,7 +193,7 @@ def _partners(tokens: Sequence[RunPart]) -> dict[int, int]:
 
 def _run_of(tokens: Sequence[RunPart]) -> Run:
     """The run of texts and whole elements."""
-    text, elements, opened = "", list[Element](), list[int]()
+    text, elements, opened = "", list[InlineElement](), list[int]()
     for token in tokens:
         text += token.text
         if token.tag is None:
@@ -203,7 +203,7 @@ def _run_of(tokens: Sequence[RunPart]) -> Run:
             tags = (elements[number].tags[0], token.source)
             elements[number] = elements[number]._replace(end=len(text), tags=tags)
             continue
-        elements.append(Element(len(text), len(text), (token.source, ""), tuple(opened)))
+        elements.append(InlineElement(len(text), len(text), (token.source, ""), tuple(opened)))
         if token.tag.name not in POINTS:
             opened.append(len(elements) - 1)
     return Run("".join(token.source for token in tokens), text, elements)
@@ -237,9 +237,11 @@ def with_tags(run: Run, parts: SplitText, found: Mapping[str, Translation]) -> s
         parts: the sentences of its text.
         found: their translations with hard alignments, by sentence.
     """
-    chunks, place = list[Chunk](), 0
+    chunks, place = list[AlignedPart](), 0
     for separator, sentence in zip(parts.separators, [*parts.sentences, None]):
-        chunks += [Chunk(own, run.path(place + at), place + at) for at, own in enumerate(separator)]
+        chunks += [
+            AlignedPart(own, run.path(place + at), place + at) for at, own in enumerate(separator)
+        ]
         place += len(separator)
         if sentence is not None:
             own_chunks = _between_words(_chunks_of(run, place, sentence, found[sentence]))
@@ -248,7 +250,7 @@ def with_tags(run: Run, parts: SplitText, found: Mapping[str, Translation]) -> s
     return _rendered(run, _between_words(chunks))
 
 
-def _chunks_of(run: Run, first: int, sentence: str, translation: Translation) -> list[Chunk]:
+def _chunks_of(run: Run, first: int, sentence: str, translation: Translation) -> list[AlignedPart]:
     """The words of a translation, in the elements of the source words.
 
     Args:
@@ -266,20 +268,20 @@ def _chunks_of(run: Run, first: int, sentence: str, translation: Translation) ->
         if number in of_target
         for at in range(start, end)
     }
-    chunks, place = list[Chunk](), 0
+    chunks, place = list[AlignedPart](), 0
     for atom in ATOM.finditer(text):
         place = aligned.get(atom.start(), place)
-        chunks.append(Chunk(atom[0], run.path(first + place), first + place))
+        chunks.append(AlignedPart(atom[0], run.path(first + place), first + place))
     return chunks
 
 
-def _between_words(chunks: list[Chunk]) -> list[Chunk]:
+def _between_words(chunks: list[AlignedPart]) -> list[AlignedPart]:
     """Put white space into the elements that contain both words around it."""
     before, befores = Path(), list[Path]()
     for chunk in chunks:
         before = before if chunk.text.isspace() else chunk.path
         befores.append(before)
-    after, found = Path(), list[Chunk]()
+    after, found = Path(), list[AlignedPart]()
     for chunk, before in zip(reversed(chunks), reversed(befores)):
         after = after if chunk.text.isspace() else chunk.path
         found.append(chunk._replace(path=before[: n_common(before, after)]))
@@ -311,7 +313,7 @@ def _kept(added: "re.Match[str]") -> str:
     return "-" if added[0] == "@-@" else ""
 
 
-def _closed(chunks: list[Chunk]) -> list[Chunk]:
+def _closed(chunks: list[AlignedPart]) -> list[AlignedPart]:
     """Put what is between two words of an element into the element, unless it is in another one."""
     paths = [chunk.path for chunk in chunks]
     for number in {number for path in paths for number in path}:
@@ -325,7 +327,7 @@ def _closed(chunks: list[Chunk]) -> list[Chunk]:
     return [chunk._replace(path=path) for chunk, path in zip(chunks, paths)]
 
 
-def _rendered(run: Run, chunks: list[Chunk]) -> str:
+def _rendered(run: Run, chunks: list[AlignedPart]) -> str:
     """The HTML of chunks. Elements without chunks are put before the words that follow them."""
     used = {number for chunk in chunks for number in chunk.path}
     for number in reversed(range(len(run.elements))):
@@ -334,10 +336,10 @@ def _rendered(run: Run, chunks: list[Chunk]) -> str:
         own = run.elements[number]
         behind = [at for at, chunk in enumerate(chunks) if chunk.place >= own.start]
         at = min(behind, key=lambda at: (chunks[at].place, at), default=len(chunks))
-        chunks.insert(at, Chunk("", (*own.around, number), own.start))
+        chunks.insert(at, AlignedPart("", (*own.around, number), own.start))
         used.update(chunks[at].path)
     parts, opened = list[str](), Path()
-    for chunk in [*chunks, Chunk("", (), 0)]:
+    for chunk in [*chunks, AlignedPart("", (), 0)]:
         n = n_common(opened, chunk.path)
         parts += [run.elements[number].tags[1] for number in reversed(opened[n:])]
         parts += [run.elements[number].tags[0] for number in chunk.path[n:]]

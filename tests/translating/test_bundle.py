@@ -74,7 +74,9 @@ def as_first_version(kind, given):
         old = {"threshold": given.pop("prune_threshold", math.inf), "width": given.pop("beam")}
         old["n_per_entry"] = given.pop("max_candidates")
         old["lets_wait"] = given.pop("finalize", "fairseq") == "paper"
-        assert not given.pop("match_source_len", False) and not given
+        for name in ("match_source_len", "counts_source_end"):
+            assert not given.pop(name, False)
+        assert not given
         return "BeamOptions", old
     if kind == "blocks":
         acceptance = {"kind": given.pop("acceptance", "exact")}

@@ -1,5 +1,6 @@
 """Beam search of fixed width, as in fairseq (Yang et al. 2020, section 2)."""
 
+import inspect
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
@@ -7,6 +8,7 @@ from typing import Any, Optional
 
 import numpy as np
 from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.sequence_generator import SequenceGenerator
 
 from ...engine.searches import Result, SearchOptions, check_constraints
 from ...processes.errors import flag_of
@@ -18,6 +20,11 @@ from .beam_batch import BeamBatch
 from .beams import Beam, BeamRule, results_of
 from .lexical_constraints import ConstraintState
 from .sampling import Draws
+
+
+def counts_source_end() -> bool:
+    """Whether the EOS of a source counts for fairseq's ``--match-source-len``: since 0.12.3."""
+    return 'net_input["src_lengths"]' in inspect.getsource(SequenceGenerator._generate)
 
 
 class FixedBeam(DecodingGenerator):
@@ -57,6 +64,8 @@ class FixedBeam(DecodingGenerator):
             finalize=str(given(options.finalize, self.default_finalize)),
             match_source_len=getattr(self.args, "match_source_len", False),
         )
+        if self.rule.match_source_len:
+            self.rule.counts_source_end = counts_source_end()
         self._check_constraints(getattr(self.args, "constraints", None))
 
     def _check_constraints(self, constraints: Any) -> None:
@@ -133,9 +142,8 @@ class FixedBeam(DecodingGenerator):
             if phrases:
                 beam.growing[0].progress = ConstraintState.begin(phrases, request.ordered)
         if self.rule.match_source_len:
-            lengths = request.sources.lengths.tolist()
-            for beam, length in zip(beams, lengths):
-                beam.length_of_source = length
+            for beam, length in zip(beams, request.sources.lengths.tolist()):
+                beam.length_of_source = length - (not self.rule.counts_source_end)
         for beam, forbidden in zip(beams, request.forbidden or ()):
             beam.forbidden = forbidden
         return beams

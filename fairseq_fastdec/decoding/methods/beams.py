@@ -102,7 +102,7 @@ class Beam:
         n_waived: the number of first tokens for which --min-len is waived.
         allowed: the target types that a shortlist allows for the source; ``None`` for all.
         forbidden: the phrases that hypotheses may not contain.
-        length_of_source: with --match-source-len, the number of source tokens, with EOS.
+        length_of_source: with --match-source-len, the number of tokens of the output.
         growing: the candidates to be expanded, all of the same length, best first.
         waiting: finished candidates on the beam that are not the best one (appendix A.1).
         final: the hypotheses of the result.
@@ -142,8 +142,8 @@ class BeamRule:
             A.1), ``fairseq``, it is final immediately, ``hf``, it is final immediately, and
             replaces the worst of k, or ``hf_early``, likewise until there are k.
         lenpen: the power of the length by which scores are divided; only for transformers' rules.
-        match_source_len: whether outputs, without EOS, have as many tokens as their sources, with
-            EOS, as in fairseq.
+        match_source_len: whether outputs have as many tokens as their sources.
+        counts_source_end: whether the EOS of sources counts, as in fairseq 0.12.3.
     """
 
     beam: int
@@ -152,6 +152,7 @@ class BeamRule:
     finalize: str
     lenpen: float = 1.0
     match_source_len: bool = False
+    counts_source_end: bool = False
 
     @property
     def is_papers(self) -> bool:

@@ -134,7 +134,7 @@ void BeamSearch::restrict() {
 }
 
 void BeamSearch::match_length(int64_t row, int64_t step, const Request &sentence) {
-  if (step >= sentence.n_source)
+  if (step >= sentence.n_source - !options.counts_source_end)
     limits.end_is_free[row] = 1;
   else if (!limits.ends.has_to_end(row))
     limits.ends.forbid_end(row);

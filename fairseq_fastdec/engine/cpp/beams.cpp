@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace fastdec {
 
@@ -108,11 +109,9 @@ std::vector<Extension> Beams::allocated(int64_t number, std::vector<Extension> c
   for (const RowExtension &own : more)
     candidates.push_back({own.total, own.token, row_entries[own.row], own.row});
   std::vector<Place> places;
+  std::set<std::pair<int64_t, int64_t>> seen;
   for (const Extension &own : candidates) {
-    const auto is_same = [&](const Place &other) {
-      return other.own.row == own.row && other.own.token == own.token;
-    };
-    if (std::any_of(places.begin(), places.end(), is_same)) continue;
+    if (!seen.insert({own.row, own.token}).second) continue;
     const Progress after = beam.constraints->after(progress_of(beam, own.entry), own.token);
     places.push_back({beam.constraints->bank(after), 0, own});
   }

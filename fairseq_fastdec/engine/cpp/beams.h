@@ -24,9 +24,9 @@ struct BeamOptions {
   // unfinished candidate is worse than all of them at its length. "hf_early": as "hf", but a
   // sentence is done with K of them. Both are those of transformers.
   std::string finalize = "fairseq";
-  // Outputs have as many tokens, without EOS, as their sources with EOS: EOS is not possible before,
-  // and then has the score 0, as in fairseq.
-  bool match_source_len = false;
+  // Outputs have as many tokens as their sources: EOS is not possible before, and then has the score
+  // 0, as in fairseq. fairseq 0.12.3 counts the EOS of sources, but not that of outputs.
+  bool match_source_len = false, counts_source_end = false;
   // Samples do not compete: they have no order, and none is pruned.
   bool sampling = false;
   Sampling draws;
@@ -35,7 +35,7 @@ struct BeamOptions {
   void each(Visit &&visit) {
     visit("beam", beam), visit("prune_threshold", prune_threshold);
     visit("max_candidates", max_candidates), visit("finalize", finalize);
-    visit("match_source_len", match_source_len);
+    visit("match_source_len", match_source_len), visit("counts_source_end", counts_source_end);
     visit("sampling", sampling), visit("sampling_topk", draws.topk);
     visit("sampling_topp", draws.topp);
   }

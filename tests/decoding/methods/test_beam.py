@@ -7,6 +7,7 @@ from fairseq.search import LengthConstrainedBeamSearch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_fastdec.decoding.methods.beam import counts_source_end
 from fairseq_fastdec.decoding.methods.beams import Beam, BeamRule, Candidate
 from tests.support import tiny
 from tests.support.against_fairseq import (
@@ -44,22 +45,25 @@ def test_the_hypotheses_of_fairseq(options, lengths, beam, width, size):
 @settings(max_examples=examples(15))
 @given(
     options=options_strategy, lengths=lengths_strategy, beam=st.integers(1, 10),
-    width=st.none() | st.integers(1, 4), size=st.sampled_from([0, 3]),
+    width=st.none() | st.integers(1, 4), size=st.sampled_from([0, 3]), counts=st.booleans(),
 )  # fmt: skip
-def test_match_source_len_is_fairseqs(options, lengths, beam, width, size):
-    """In torch and in compiled code."""
+def test_match_source_len_is_fairseqs(options, lengths, beam, width, size, counts):
+    """In torch and in compiled code, with and without the EOS of sources."""
     models = [stock_model(), stock_model(trained=False)]
     sample = tiny.random_batch(TASK, [max(length, width or 0) for length in lengths])
     prefix = None if width is None else sample["target"][:, :width]
     options = dict(options, no_repeat_ngram_size=size, max_len_a=0, max_len_b=20)
-    rule = LengthConstrainedBeamSearch(TASK.target_dictionary, 1, 0, 1, 0)
+    added = counts - counts_source_end()
+    rule = LengthConstrainedBeamSearch(TASK.target_dictionary, 1, added, 1, added)
     expected = fairseq_hypotheses(
         models, sample, prefix, beam_size=beam, search_strategy=rule, **options
     )
     options.update(beam=beam, match_source_len=True)
-    found = decoded(models, sample, "beam", prefix=prefix, **options)
-    assert_same_lists(found, expected)
-    assert_as_compiled(models, sample, "beam", prefix=prefix, **options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fairseq_fastdec.decoding.methods.beam.counts_source_end", lambda: counts)
+        found = decoded(models, sample, "beam", prefix=prefix, **options)
+        assert_same_lists(found, expected)
+        assert_as_compiled(models, sample, "beam", prefix=prefix, **options)
 
 
 @pytest.mark.parametrize("decoding", ["variable_beam", "streaming"])
