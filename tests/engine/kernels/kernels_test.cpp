@@ -107,7 +107,7 @@ int64_t weight_place(const Linear &linear, int64_t input, int64_t output) {
 template <typename Vec>
 void test_products() {
   for (int64_t inputs : {1, 5, 32, 67})
-    for (int64_t outputs : {1, 31, 32, 70})
+    for (int64_t outputs : {1, 31, 32, 70, 150})
       for (int64_t n : {1, 7, 9}) {
         const int64_t n_blocks = (outputs + BLOCK - 1) / BLOCK;
         const auto weight = random_floats(n_blocks * inputs * BLOCK);

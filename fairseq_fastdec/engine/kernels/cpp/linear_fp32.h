@@ -101,6 +101,44 @@ INLINE void multiply_tile_of(int64_t n, const Linear &linear, int64_t block, con
   multiply_tile<Vec, N>(linear, block, x, y, epilogue, prefetch);
 }
 
+// The number of blocks that are read at the same time for a single token. The processor fetches
+// several streams of memory 1.5 times as fast as one, and without prefetching. The sums are in
+// registers.
+template <typename Vec>
+constexpr int N_STREAMS = width<Vec>() == 16 ? 4 : width<Vec>() == 8 ? 3 : 1;
+
+// N_STREAMS blocks of outputs of one token.
+template <typename Vec>
+INLINE void multiply_streams(const Linear &linear, int64_t block, const float *x, float *y,
+                             Epilogue epilogue) {
+  constexpr int PARTS = BLOCK / width<Vec>(), N = N_STREAMS<Vec>;
+  const int64_t size = linear.inputs * BLOCK;
+  const float *weight = static_cast<const float *>(linear.weight) + block * size;
+  const float *bias = linear.bias + block * BLOCK;
+  Vec sums[N][PARTS];
+  UNROLL
+  for (int own = 0; own < N; ++own)
+    UNROLL
+    for (int part = 0; part < PARTS; ++part)
+      sums[own][part] = load<Vec>(bias + own * BLOCK + part * width<Vec>());
+  for (int64_t i = 0; i < linear.inputs; ++i, weight += BLOCK) {
+    const float factor = x[i];
+    UNROLL
+    for (int own = 0; own < N; ++own) {
+      UNROLL
+      for (int part = 0; part < PARTS; ++part)
+        sums[own][part] += factor * load<Vec>(weight + own * size + part * width<Vec>());
+    }
+  }
+  UNROLL
+  for (int own = 0; own < N; ++own) {
+    float values[BLOCK];
+    UNROLL
+    for (int part = 0; part < PARTS; ++part) store(sums[own][part], values + part * width<Vec>());
+    apply_epilogue<Vec>(epilogue, values, y + (block + own) * BLOCK, outputs_of(linear, block + own));
+  }
+}
+
 // y [n, outputs] from x [n, inputs]; threads share the blocks of outputs.
 template <typename Vec>
 INLINE void multiply_fp32(const Linear &linear, const float *x, float *y, int64_t n,
@@ -113,7 +151,11 @@ INLINE void multiply_fp32(const Linear &linear, const float *x, float *y, int64_
   constexpr int TILE = width<Vec>() == 16 ? 8 : width<Vec>() == 8 ? 3 : 1;
 #endif
   const int64_t end = first_block(linear, slice.number + 1, slice);
-  for (int64_t block = first_block(linear, slice.number, slice); block < end; ++block) {
+  int64_t block = first_block(linear, slice.number, slice);
+  if constexpr (N_STREAMS<Vec> > 1)
+    for (; n == 1 && block + N_STREAMS<Vec> <= end; block += N_STREAMS<Vec>)
+      multiply_streams<Vec>(linear, block, x, y, epilogue);
+  for (; block < end; ++block) {
     for (int64_t token = 0, tile = 0, size = 0; token < n; token += size, ++tile) {
       // Two tiles of two are faster than one of three and one of one.
       size = TILE == 3 && n - token == 4 ? 2 : std::min<int64_t>(TILE, n - token);
