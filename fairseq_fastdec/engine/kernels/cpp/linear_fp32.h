@@ -101,9 +101,8 @@ INLINE void multiply_tile_of(int64_t n, const Linear &linear, int64_t block, con
   multiply_tile<Vec, N>(linear, block, x, y, epilogue, prefetch);
 }
 
-// The number of blocks that are read at the same time for a single token. The processor fetches
-// several streams of memory 1.5 times as fast as one, and without prefetching. The sums are in
-// registers.
+// The number of blocks that are read at the same time for a single token: the processor fetches
+// several streams of memory faster than one, and best without prefetching. The sums are in registers.
 template <typename Vec>
 constexpr int N_STREAMS = width<Vec>() == 16 ? 4 : width<Vec>() == 8 ? 3 : 1;
 
