@@ -254,7 +254,7 @@ class Translator(ABC):
                 tokeniser rejects, or whose score is not finite. With ``details``, their
                 :class:`Translation` has an ``error``.
         """
-        request, pairs = self.request(languages(source, target)), pairs_of(sources, targets)
+        request, pairs = self._scoring_request(source, target), pairs_of(sources, targets)
         job = self._scoring_job(*pairs[0], request) if len(pairs) == 1 else None
         if isinstance(job, SentenceJob):
             found = [self._decoded_alone(job, details)]
@@ -289,7 +289,7 @@ class Translator(ABC):
         """
         pair = stripped(text, 0), stripped(translation, 0)
         await turn()
-        request = self.request(languages(source, target))
+        request = self._scoring_request(source, target)
         job = self._scoring_job(*pair, request)
         found: Any = job
         if isinstance(job, SentenceJob):
@@ -306,6 +306,10 @@ class Translator(ABC):
         jobs: Iterable[Any] = (self._scoring_job(*pair, request) for pair in pairs)
         found = dict(self._results(jobs, request, details, in_order=False))
         return [found[number] for number in range(len(pairs))]
+
+    def _scoring_request(self, source: Optional[str], target: Optional[str]) -> Any:
+        """The options of a call that scores; a given target needs no terms."""
+        return self.request(languages(source, target))._replace(glossary=None)
 
     def _scoring_job(
         self, source: str, target: str, request: Any

@@ -75,6 +75,10 @@ def test_a_glossary(model, tmp_path):
     file.write_text("".join(f"{one}\t{other}\n" for one, other in TERMS.items()), encoding="utf-8")
     translator = fairseq_fastdec.load(model, beam=5, glossary=file)
     plain = fairseq_fastdec.load(model, beam=5)
+    # Terms do not restrict a given target.
+    pair = LINES[0], "Öffnen Sie die Datei."
+    assert translator.score(*pair) == plain.score(*pair)
+    assert asyncio.run(translator.score_async(*pair)) == plain.score(*pair)
     found = translator.translate(LINES)
     assert "Schreibprogramm" in found[0] and "Blatt" in found[2]
     assert found[3] == plain.translate(LINES[3])
