@@ -15,7 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Optional
 
 import torch
 from fairseq.data import data_utils
@@ -73,15 +73,28 @@ class Ways:
         return [torch.tensor(sentence) for sentence in sentences]
 
 
+def parse_args(description: Optional[str], n_sentences: int) -> argparse.Namespace:
+    """Parse the command line of a script that compares ways to translate in one thread."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--sentences", type=positive, default=n_sentences)
+    parser.add_argument("--rounds", type=positive, default=5)
+    parser.add_argument("--output", type=Path, help="write the figures to this JSON file")
+    torch.set_num_threads(1)
+    return parser.parse_args()
+
+
+def show(title: str, rows: Sequence[dict[str, str]], output: Optional[Path]) -> None:
+    """Print a table, and write its rows with their commit to a JSON file, if one is given."""
+    print(markdown(title, rows))
+    if output is not None:
+        figures = {**commands.provenance(), "rows": rows}
+        output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
 @results_only()
 def main() -> None:
     """Measure, print the table, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sentences", type=positive, default=640)
-    parser.add_argument("--rounds", type=positive, default=5)
-    parser.add_argument("--output", type=Path, help="write the figures to this JSON file")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
+    args = parse_args(__doc__, 640)
     lines = (EN_DE / "data" / "test.en").read_text(encoding="utf-8").splitlines()[: args.sentences]
     translator = fairseq_fastdec.load(MODEL)
     rows = []
@@ -96,10 +109,7 @@ def main() -> None:
                 found = [share[way] for share in shares]
                 row[way] = f"{statistics.median(found):.3f} ({min(found):.3f} to {max(found):.3f})"
             rows.append(row)
-    print(markdown(f"Times without alignments = 1, {args.rounds} rounds (medians)", rows))
-    if args.output is not None:
-        figures = {**commands.provenance(), "rows": rows}
-        args.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    show(f"Times without alignments = 1, {args.rounds} rounds (medians)", rows, args.output)
 
 
 def ratios(parts: Sequence[dict[str, Callable[[], Any]]], first: int) -> dict[str, float]:

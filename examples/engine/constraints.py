@@ -9,21 +9,14 @@ that it does not contain by itself. The ways take turns at every call. The times
 processor, which other programs affect less.
 """
 
-import argparse
-import json
 import statistics
-from pathlib import Path
 from typing import Any
 
-import torch
-
 import fairseq_fastdec
-from examples.common import commands
-from examples.common.en_de import EN_DE, MODEL
-from examples.common.table import markdown
-from examples.engine.alignments import BATCH_SIZES, WITHOUT, ratios
+from examples.common.en_de import MODEL
+from examples.engine.alignments import BATCH_SIZES, WITHOUT, parse_args, ratios, show
+from examples.engine.scores import texts_of
 from fairseq_fastdec.processes.noise import results_only
-from fairseq_fastdec.translating.command_line import positive
 from fairseq_fastdec.translating.phrases import phrase_of
 
 PRECISIONS = ("fp32", "int8")
@@ -32,17 +25,8 @@ PRECISIONS = ("fp32", "int8")
 @results_only()
 def main() -> None:
     """Measure, print the table, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sentences", type=positive, default=320)
-    parser.add_argument("--rounds", type=positive, default=5)
-    parser.add_argument("--output", type=Path, help="write the figures to this JSON file")
-    args = parser.parse_args()
-    torch.set_num_threads(1)
-    texts = [
-        (EN_DE / "data" / f"test.{side}").read_text(encoding="utf-8").splitlines()
-        for side in ("en", "de")
-    ]
-    lines, references = (text[: args.sentences] for text in texts)
+    args = parse_args(__doc__, 320)
+    lines, references = map(list, zip(*texts_of(args.sentences)))
     rows = []
     for precision in PRECISIONS:
         translator = fairseq_fastdec.load(MODEL, beam=5, engine_precision=precision)
@@ -54,10 +38,7 @@ def main() -> None:
             shares = [ratios(parts, number)["constraints"] for number in range(args.rounds)]
             found = f"{statistics.median(shares):.2f} ({min(shares):.2f} to {max(shares):.2f})"
             rows.append({"precision": precision, "batch size": str(size), "time": found})
-    print(markdown(f"Time without constraints = 1, {args.rounds} rounds (medians)", rows))
-    if args.output is not None:
-        figures = {**commands.provenance(), "rows": rows}
-        args.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    show(f"Time without constraints = 1, {args.rounds} rounds (medians)", rows, args.output)
 
 
 def words_of(translator: Any, lines: list[str], references: list[str]) -> list[Any]:
