@@ -19,7 +19,7 @@ from ..engine.searches import NO_RESTRICTIONS, Recipe
 from ..processes.cores import TURNS
 from ..translating.alignments import kind_of
 from ..translating.generation_options import COUNT, shown
-from ..translating.glossary import Glossary, glossary_of
+from ..translating.glossary import Glossary, glossary_of, with_glossary
 from ..translating.languages import Languages, Pair, chosen_pair
 from ..translating.phrases import problem_of
 from ..translating.registry import STOCK, decoding_names, generator_class
@@ -165,9 +165,7 @@ class CheckpointTranslator(Translator):
         self.n_source = SourceLimit.of(self.of_pair(self._pair).batches.positions, None).most
         # OmegaConf is slow; the task's options stay as they are.
         self._has_method = str(getattr(task._options, "decoding", STOCK)) != STOCK
-        self._options, self._recorded = {**options}, recorded
-        if "glossary" in options:
-            self._options["glossary"] = glossary_of(options["glossary"])
+        self._options, self._recorded = with_glossary(options), recorded
         self._usual = self._new_request({})
         self._check_glossary()
 

@@ -16,7 +16,7 @@ from .alignments import kind_of
 from .bundle_file import read
 from .bundle_options import search_of
 from .generation_options import HONOURED, check_kinds, check_values, shown
-from .glossary import Glossary, glossary_of
+from .glossary import Glossary, glossary_of, with_glossary
 from .languages import Languages, Pair, Surroundings, chosen_pair
 from .phrases import problem_of
 from .registry import ANY_DRAFTED
@@ -76,9 +76,7 @@ class BundleTranslator(Translator):
         self.languages = None if formats is None else Languages(**formats)
         self._content, self._removed = content, set(content["stripped"])
         self.models = [part.built() for part in content["models"]]
-        self._options = {**content["options"], **options}
-        if "glossary" in options:
-            self._options["glossary"] = glossary_of(options["glossary"])
+        self._options = with_glossary({**content["options"], **options})
         self._shortlist = _shortlist(content.get("shortlist"))
         self._usual = self._new_request({})
         self._memory: Optional[TranslationMemory] = None

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, NamedTuple, Optional
 
 from ..data.text import PathLike, open_text
@@ -94,10 +93,6 @@ class Glossary:
         """Terms with their translations; see :meth:`of`."""
         return cls.of(Term(source, target, None, "glossary") for source, target in terms.items())
 
-    def all_terms(self) -> Iterator[Term]:
-        """All terms, in any order."""
-        return chain.from_iterable(self.terms.values())
-
     def translations(self, text: str, pair: Pair) -> list[str]:
         """The translations of the terms in a sentence, each once, in the order of the sentence.
 
@@ -152,6 +147,12 @@ def glossary_of(given: Any) -> Optional[Glossary]:
         return Glossary.read(given)
     except OSError as error:
         raise ValueError(f"glossary {given}: {error.strerror or error}") from error
+
+
+def with_glossary(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of :func:`load`, whose glossary is read once; see :func:`glossary_of`."""
+    read = {"glossary": glossary_of(options["glossary"])} if "glossary" in options else {}
+    return {**options, **read}
 
 
 def _terms(lines: Iterable[str], name: str) -> Iterator[Term]:

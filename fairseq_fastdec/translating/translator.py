@@ -8,7 +8,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
@@ -335,7 +335,7 @@ class Translator(ABC):
         glossary = self._usual.glossary
         if glossary is None:
             return
-        for term in glossary.all_terms():
+        for term in chain.from_iterable(glossary.terms.values()):
             phrase_of(f"{term.place}: the translation", term.target, self.codec)
         job = self._job(Sentence("a"), self._usual)
         if isinstance(job, SentenceJob):

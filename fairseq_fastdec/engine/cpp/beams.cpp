@@ -202,11 +202,11 @@ bool Beams::is_done(int64_t number) const {
   const Beam &beam = beams[in_focus[number]];
   if (beam.children.empty()) return true;
   if (has_final_room(beam)) return false;
+  if (!options.improves()) return true;
   // With constraints, the first child need not be the best one. The children have one token more
   // than the expanded entries.
   const auto best = std::max_element(beam.children.begin(), beam.children.end(), is_worse);
-  return !options.improves() ||
-         !(normalized(best->score, beam.length + 1) > beam.finals.back().normalized);
+  return !(normalized(best->score, beam.length + 1) > beam.finals.back().normalized);
 }
 
 void Beams::extend(const std::vector<int64_t> &places, std::vector<int64_t> &origins) {
