@@ -19,6 +19,11 @@ from ..orders.special_tokens import EOD, end_token, start_tokens
 from ..orders.token_order import TokenOrder
 
 
+def reading_waits(device: torch.device) -> bool:
+    """Whether reading a tensor waits for all operations on a device."""
+    return device.type != "cpu"
+
+
 class GenerationRules(SearchRules):
     """The generation rules in torch.
 
@@ -105,7 +110,9 @@ class GenerationRules(SearchRules):
         self.penalize(scores)
         no_eos = (steps >= n_waived) & (steps < self.min_len)
         only_eos = steps >= max_len
-        some_no_eos, some_only_eos = torch.stack([no_eos.any(), only_eos.any()]).tolist()
+        some_no_eos = some_only_eos = True
+        if not reading_waits(scores.device):
+            some_no_eos, some_only_eos = torch.stack([no_eos.any(), only_eos.any()]).tolist()
         if some_no_eos:
             scores[..., self.eos].masked_fill_(no_eos, -math.inf)
         if some_only_eos:

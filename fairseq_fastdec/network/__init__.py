@@ -9,6 +9,7 @@ row belongs to one source sentence. All networks have the same interface:
     log_probs = network.log_probs(features)  # of the token after each fed token: [R, T, V]
     network.keep(n)                          # row r keeps the first n[r] fed tokens
     network.select(rows)                     # row i becomes a copy of row rows[i]
+    network.tighten(longest)                 # no row has more tokens, so read no more keys
 
 Networks use the model's modules and parameters, in its dtype and on its device; they need no
 compiled code. The methods use an :class:`~.ensemble.Ensemble`, whose members are a

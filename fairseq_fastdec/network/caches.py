@@ -1,8 +1,13 @@
 """Caches of the keys and values of rows and sources."""
 
+import math
+from typing import Optional
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from .attention import mask_of
 
 
 class RowCache:
@@ -13,6 +18,8 @@ class RowCache:
 
     Attributes:
         lengths: int64 ``[R]``.
+        longest: no row has more tokens. It is a number of Python, so that nothing has to be read
+            from a GPU.
     """
 
     def __init__(self, n_layers: int, dim: int, like: Tensor) -> None:
@@ -23,11 +30,7 @@ class RowCache:
         """
         self._data = like.new_zeros(n_layers, 2, 0, 0, dim)
         self.lengths = torch.zeros(0, dtype=torch.long, device=like.device)
-
-    @property
-    def longest(self) -> int:
-        """The largest length of a row; 0 without rows."""
-        return int(self.lengths.max()) if self.lengths.numel() else 0
+        self.longest = 0
 
     def add(self, n: int) -> None:
         """Append n rows of length 0."""
@@ -40,24 +43,40 @@ class RowCache:
         if missing > 0:
             self._data = F.pad(self._data, (0, 0, 0, max(missing, self._data.size(3))))
 
-    def write(self, layer: int, rows: Tensor, places: Tensor, keys: Tensor, values: Tensor) -> None:
-        """Store ``[R', T, E]`` at the ``places`` int64 ``[R', T]`` of ``rows`` int64 ``[R']``."""
-        self._data[layer, 0][rows[:, None], places] = keys
-        self._data[layer, 1][rows[:, None], places] = values
+    def places_after(self, rows: Optional[Tensor], n: int) -> tuple[Tensor, Tensor]:
+        """The places of the next n tokens of ``rows`` int64 ``[R']``, by default all.
 
-    def read(self, layer: int, rows: Tensor, n_keys: int) -> tuple[Tensor, Tensor]:
-        """The first keys and values of ``rows``: ``[R', n_keys, E]`` each."""
-        keys, values = self._data[layer, :, :, :n_keys].index_select(1, rows)
+        Returns:
+            rows int64 ``[R', 1]`` and positions int64 ``[R', n]``
+        """
+        lengths = self.lengths if rows is None else self.lengths[rows]
+        if rows is None:
+            rows = torch.arange(lengths.numel(), device=lengths.device)
+        return rows[:, None], lengths[:, None] + torch.arange(n, device=lengths.device)
+
+    def write(self, layer: int, at: tuple[Tensor, Tensor], keys: Tensor, values: Tensor) -> None:
+        """Store ``[R', T, E]`` at places from :meth:`places_after`."""
+        self._data[layer, 0].index_put_(at, keys)
+        self._data[layer, 1].index_put_(at, values)
+
+    def read(self, layer: int, rows: Optional[Tensor], n_keys: int) -> tuple[Tensor, Tensor]:
+        """The first keys and values of ``rows``, by default all: ``[R', n_keys, E]`` each."""
+        found = self._data[layer, :, :, :n_keys]
+        keys, values = found if rows is None else found.index_select(1, rows)
         return keys, values
 
-    def keep(self, rows: Tensor, n: Tensor) -> None:
+    def keep(self, rows: Optional[Tensor], n: Tensor, most: int) -> None:
         """Extend rows by tokens whose keys and values have been written after them.
 
         Args:
-            rows: int64 ``[R']``.
-            n: int64 ``[R']``, the number of tokens that each row keeps.
+            rows: int64 ``[R']``, by default all.
+            n: int64 ``[R']``, the number of tokens that each row keeps, at most ``most``.
         """
-        self.lengths[rows] += n
+        if rows is None:
+            self.lengths = self.lengths + n
+        else:
+            self.lengths[rows] += n
+        self.longest += most
 
     def select(self, rows: Tensor) -> None:
         """Row i becomes a copy of row ``rows[i]``; int64 ``[R']``."""
@@ -71,39 +90,64 @@ class SourceCache:
     The rows of a source share them. A source is removed together with its last row.
 
     Attributes:
-        of_row: int64 ``[R]``, the source of each row.
-        visible: bool ``[S, L]``, false for padding.
+        of_row: int64 ``[R]``, the source of each row; ``None`` if row i has source i.
     """
 
     def __init__(self, n_layers: int, dim: int, like: Tensor) -> None:
         self._data = like.new_zeros(n_layers, 2, 0, 0, dim)
-        self.of_row = torch.zeros(0, dtype=torch.long, device=like.device)
-        self.visible = torch.zeros(0, 0, dtype=torch.bool, device=like.device)
+        self.of_row: Optional[Tensor] = None
+        # What is added to the scores of keys, [S, L].
+        self._mask = like.new_zeros(0, 0)
 
-    def add(self, keys_values: Tensor, visible: Tensor) -> None:
+    @property
+    def n_sources(self) -> int:
+        """S, the number of sources."""
+        return self._mask.size(0)
+
+    def add(self, keys_values: Tensor, padding: Tensor) -> None:
         """Append sources, with one row each.
 
         Args:
             keys_values: ``[layers, 2, B, S, E]``.
-            visible: bool ``[B, S]``, false for padding.
+            padding: bool ``[B, S]``.
         """
-        n_sources, length = self.visible.shape
-        new = n_sources + torch.arange(visible.size(0), device=visible.device)
-        self.of_row = torch.cat([self.of_row, new])
-        width = max(length, visible.size(1))
+        n_sources, length = self._mask.shape
+        if self.of_row is not None:
+            new = n_sources + torch.arange(padding.size(0), device=padding.device)
+            self.of_row = torch.cat([self.of_row, new])
+        width = max(length, padding.size(1))
         both = (self._data, keys_values)
         self._data = torch.cat([F.pad(x, (0, 0, 0, width - x.size(3))) for x in both], dim=2)
-        both = (self.visible, visible)
-        self.visible = torch.cat([F.pad(x, (0, width - x.size(1))) for x in both])
+        masks = (self._mask, mask_of(padding, self._mask))
+        self._mask = torch.cat([F.pad(x, (0, width - x.size(1)), value=-math.inf) for x in masks])
 
-    def read(self, layer: int, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The keys and values of rows' sources, ``[R', L, E]``, and their mask, ``[R', L]``."""
-        sources = self.of_row[rows]
-        keys, values = self._data[layer].index_select(1, sources)
-        return keys, values, self.visible[sources]
+    def sources_of(self, rows: Optional[Tensor]) -> Optional[Tensor]:
+        """The sources of rows, by default all: int64 ``[R']``, or ``None`` for all in order."""
+        if rows is None:
+            return self.of_row
+        return rows if self.of_row is None else self.of_row[rows]
 
-    def select(self, rows: Tensor) -> None:
-        """Row i becomes a copy of row ``rows[i]``; int64 ``[R']``."""
-        used, self.of_row = self.of_row[rows].unique(return_inverse=True)
-        if used.numel() < self.visible.size(0):
-            self._data, self.visible = self._data.index_select(2, used), self.visible[used]
+    def read(self, layer: int, sources: Optional[Tensor]) -> tuple[Tensor, Tensor]:
+        """The keys and values of sources, from :meth:`sources_of`: ``[R', L, E]`` each."""
+        found = self._data[layer]
+        keys, values = found if sources is None else found.index_select(1, sources)
+        return keys, values
+
+    def mask(self, sources: Optional[Tensor]) -> Tensor:
+        """What is added to the scores of keys: ``[R', 1, L]``."""
+        return (self._mask if sources is None else self._mask[sources])[:, None]
+
+    def select(self, rows: Tensor, is_subset: bool) -> None:
+        """Row i becomes a copy of row ``rows[i]``; int64 ``[R']``.
+
+        Args:
+            is_subset: whether no row is repeated.
+        """
+        if is_subset and self.of_row is None:
+            used = rows
+        else:
+            of_rows = rows if self.of_row is None else self.of_row[rows]
+            used, self.of_row = of_rows.unique(return_inverse=True)
+            if used.numel() == self.n_sources:
+                return
+        self._data, self._mask = self._data.index_select(2, used), self._mask[used]

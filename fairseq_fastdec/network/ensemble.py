@@ -53,6 +53,11 @@ class Ensemble:
         return self.members[0].n_rows
 
     @property
+    def accepts_ended_rows(self) -> bool:
+        """Whether rows can be fed more tokens than the models have positions."""
+        return all(member.accepts_ended_rows for member in self.members)
+
+    @property
     def block_sizes(self) -> list[int]:
         """The number of prediction heads of each member, including p_1; 0 without heads."""
         return [member.block_size for member in self.members]
@@ -105,20 +110,29 @@ class Ensemble:
         self._fed = rows
         features = [member.step(tokens, rows) for member in self.members]
         self._sizes = [part.size(-1) for part in features]
-        return torch.cat(features, dim=-1)
+        return torch.cat(features, dim=-1) if len(features) > 1 else features[0]
 
     def keep(self, n: Tensor) -> None:
         """Keep the first n int64 ``[R]`` tokens of the last step, and remove the others."""
         for member in self.members:
             member.keep(n)
 
-    def select(self, rows: Tensor) -> None:
-        """Row i becomes a copy of row ``rows[i]``: int64 ``[R']``."""
+    def tighten(self, longest: int) -> None:
+        """State that no row has more than ``longest`` tokens, so that fewer keys are read."""
+        for member in self.members:
+            member.tighten(longest)
+
+    def select(self, rows: Tensor, is_subset: bool = False) -> None:
+        """Row i becomes a copy of row ``rows[i]``: int64 ``[R']``.
+
+        Args:
+            is_subset: whether no row is repeated.
+        """
         self._fed = None
         if self._types:
             self._types = [self._types[row] for row in rows.tolist()]
         for member in self.members:
-            member.select(rows)
+            member.select(rows, is_subset)
 
     def log_probs(self, features: Tensor) -> Tensor:
         """p_1's log-probabilities of the token after each position.

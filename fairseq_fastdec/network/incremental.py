@@ -47,6 +47,7 @@ class IncrementalNetwork:
     block_size = 0
     has_sequential_heads = False
     is_normalized = True
+    accepts_ended_rows = False
 
     def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:
         """
@@ -109,8 +110,11 @@ class IncrementalNetwork:
         for group in self._groups:
             group.keep(int(kept[group.rows[0]]))
 
+    def tighten(self, longest: int) -> None:
+        """fairseq's decoders know the lengths."""
+
     @torch.no_grad()
-    def select(self, rows: Tensor) -> None:
+    def select(self, rows: Tensor, is_subset: bool = False) -> None:
         """Row i becomes a copy of row ``rows[i]``, int64 ``[R']``; fed tokens are removed."""
         selected = []
         for group in self._groups:

@@ -1,6 +1,6 @@
 """A network for stock fairseq transformers, with or without prediction heads."""
 
-from typing import Any, Optional
+from typing import Any, NamedTuple, Optional
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
@@ -8,8 +8,26 @@ from torch import Tensor
 
 from ..packing.positions import positions_of
 from ..packing.stock_decoders import is_recurrent, layers_of
-from .attention import attend, visible_keys
+from .attention import attend, hidden_keys, mask_of
 from .caches import RowCache, SourceCache
+
+
+class _Step(NamedTuple):
+    """What all layers of a step have in common.
+
+    Attributes:
+        rows: int64 ``[R']``, those that are extended; ``None`` for all.
+        places: of the new tokens in the cache: rows int64 ``[R', 1]``, positions int64 ``[R', T]``.
+        mask: of the keys of the rows, ``[R', T, L]``.
+        sources: of the rows, see :meth:`.caches.SourceCache.sources_of`.
+        source_mask: of the keys of the sources, ``[R', 1, L]``.
+    """
+
+    rows: Optional[Tensor]
+    places: tuple[Tensor, Tensor]
+    mask: Tensor
+    sources: Optional[Tensor]
+    source_mask: Tensor
 
 
 class TransformerNetwork:
@@ -26,6 +44,7 @@ class TransformerNetwork:
     """
 
     is_normalized = False
+    accepts_ended_rows = True
 
     def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:
         """
@@ -51,7 +70,7 @@ class TransformerNetwork:
         like = self._decoder.embed_tokens.weight.detach()
         shape = (len(self._layers), self._layers[0].self_attn.embed_dim)
         self._rows, self._sources = RowCache(*shape, like), SourceCache(*shape, like)
-        self._fed = torch.zeros(0, dtype=torch.long, device=like.device)
+        self._step: Optional[_Step] = None
         self._positions = positions_of(self._decoder, self._decoder.max_positions(), like)
 
     @torch.no_grad()
@@ -71,7 +90,7 @@ class TransformerNetwork:
             torch.stack([layer.encoder_attn.k_proj(states), layer.encoder_attn.v_proj(states)])
             for layer in self._layers
         ]
-        self._sources.add(torch.stack(keys_values), ~padding)
+        self._sources.add(torch.stack(keys_values), padding)
         self._rows.add(states.size(0))
 
     @torch.no_grad()
@@ -87,15 +106,18 @@ class TransformerNetwork:
             features ``[R, T, C]``, like those of ``decoder.extract_features``
         """
         n_new = tokens.size(1)
-        self._fed = torch.arange(self.n_rows, device=tokens.device) if rows is None else rows
-        lengths, n_keys = self._rows.lengths[self._fed], self._rows.longest + n_new
+        n_keys = self._rows.longest + n_new
         self._rows.reserve(n_keys)
-        places = lengths[:, None] + torch.arange(n_new, device=tokens.device)
-        visible = visible_keys(lengths, n_new, n_keys, self.tokens_per_step)
-        x = self._embed(tokens, places)
+        places = self._rows.places_after(rows, n_new)
+        hidden = hidden_keys(places[1], n_keys, self.tokens_per_step)
+        sources = self._sources.sources_of(rows)
+        source_mask = self._sources.mask(sources)
+        x = self._embed(tokens, places[1])
+        step = _Step(rows, places, mask_of(hidden, x), sources, source_mask)
+        self._step = step
         for index, layer in enumerate(self._layers):
-            x = self._self_attention(index, layer, x, places, visible)
-            x = self._cross_attention(index, layer, x)
+            x = self._self_attention(index, layer, x, step)
+            x = self._cross_attention(index, layer, x, step)
             x = _feed_forward(layer, x)
         if self._decoder.layer_norm is not None:
             x = self._decoder.layer_norm(x)
@@ -103,17 +125,23 @@ class TransformerNetwork:
 
     def keep(self, n: Tensor) -> None:
         """Keep the first n int64 ``[R]`` tokens of the last step, and remove the others."""
-        self._rows.keep(self._fed, n)
+        assert self._step is not None
+        self._rows.keep(self._step.rows, n, self._step.places[1].size(1))
 
-    def select(self, rows: Tensor) -> None:
+    def tighten(self, longest: int) -> None:
+        """State that no row has more than ``longest`` tokens, so that fewer keys are read."""
+        self._rows.longest = min(self._rows.longest, longest)
+
+    def select(self, rows: Tensor, is_subset: bool = False) -> None:
         """Row i becomes a copy of row ``rows[i]``.
 
         Args:
             rows: int64 ``[R']``; rows may be dropped, repeated and reordered.
+            is_subset: whether no row is repeated.
         """
         self._rows.select(rows)
-        self._sources.select(rows)
-        self._fed = torch.arange(rows.numel(), device=rows.device)
+        self._sources.select(rows, is_subset)
+        self._step = None
 
     def scores(self, features: Tensor) -> Tensor:
         """The logits of p_1: features ``[..., C]`` to ``[..., V]``."""
@@ -145,7 +173,12 @@ class TransformerNetwork:
         heads, decoder = self._decoder.heads, self._decoder
         states = heads.read_token(states, decoder.embed_scale * decoder.embed_tokens(tokens))
         queries = heads.query(heads.source_norm(states))
-        found = self._attend_to_sources(len(self._layers) - 1, queries)
+        if self._step is None:
+            sources = self._sources.sources_of(None)
+            source_mask = self._sources.mask(sources)
+        else:
+            sources, source_mask = self._step.sources, self._step.source_mask
+        found = self._attend_to_sources(len(self._layers) - 1, queries, sources, source_mask)
         return heads.feed_forward(states + heads.source(found))
 
     def draft_scores(self, states: Tensor) -> Tensor:
@@ -167,18 +200,16 @@ class TransformerNetwork:
             x = x + self._positions[positions.clamp(max=self._positions.size(0) - 1)]
         return x if decoder.layernorm_embedding is None else decoder.layernorm_embedding(x)
 
-    def _self_attention(
-        self, index: int, layer: Any, x: Tensor, places: Tensor, visible: Tensor
-    ) -> Tensor:
+    def _self_attention(self, index: int, layer: Any, x: Tensor, step: _Step) -> Tensor:
         residual, attention = x, layer.self_attn
         if layer.normalize_before:
             x = layer.self_attn_layer_norm(x)
         if is_recurrent(layer):
-            x = residual + self._recurrence(index, attention, x, places)
+            x = residual + self._recurrence(index, attention, x, step)
             return x if layer.normalize_before else layer.self_attn_layer_norm(x)
-        self._rows.write(index, self._fed, places, attention.k_proj(x), attention.v_proj(x))
-        keys, values = self._rows.read(index, self._fed, visible.size(-1))
-        x = attend(attention.q_proj(x), keys, values, visible, attention.num_heads)
+        self._rows.write(index, step.places, attention.k_proj(x), attention.v_proj(x))
+        keys, values = self._rows.read(index, step.rows, step.mask.size(-1))
+        x = attend(attention.q_proj(x), keys, values, step.mask, attention.num_heads)
         x = attention.out_proj(x)
         if layer.c_attn is not None:  # NormFormer's --scale-heads
             x = x * layer.c_attn.repeat_interleave(attention.head_dim)
@@ -187,32 +218,35 @@ class TransformerNetwork:
         x = residual + x
         return x if layer.normalize_before else layer.self_attn_layer_norm(x)
 
-    def _recurrence(self, index: int, unit: Any, x: Tensor, places: Tensor) -> Tensor:
+    def _recurrence(self, index: int, unit: Any, x: Tensor, step: _Step) -> Tensor:
         """The outputs of a recurrent unit; the cache has its state after each token as keys."""
-        states, _ = self._rows.read(index, self._fed, self._rows.longest)
+        states, _ = self._rows.read(index, step.rows, self._rows.longest)
         rows = torch.arange(x.size(0), device=x.device)
-        lengths = self._rows.lengths[self._fed]
+        lengths = step.places[1][:, 0]
         before = x.new_zeros(x.size(0), x.size(2))
         if states.size(1):
             before = states[rows, (lengths - 1).clamp(min=0)]
             before = before.masked_fill(lengths.eq(0)[:, None], 0)
         states = unit.states(x.transpose(0, 1), before).transpose(0, 1)
-        self._rows.write(index, self._fed, places, states, states)
+        self._rows.write(index, step.places, states, states)
         return torch.relu(states)
 
-    def _cross_attention(self, index: int, layer: Any, x: Tensor) -> Tensor:
+    def _cross_attention(self, index: int, layer: Any, x: Tensor, step: _Step) -> Tensor:
         residual, attention = x, layer.encoder_attn
         if layer.normalize_before:
             x = layer.encoder_attn_layer_norm(x)
-        found = self._attend_to_sources(index, attention.q_proj(x))
+        queries = attention.q_proj(x)
+        found = self._attend_to_sources(index, queries, step.sources, step.source_mask)
         x = residual + attention.out_proj(found)
         return x if layer.normalize_before else layer.encoder_attn_layer_norm(x)
 
-    def _attend_to_sources(self, index: int, queries: Tensor) -> Tensor:
-        """The attention of one layer to the sources of the step's rows: ``[R, T, E]``."""
-        keys, values, visible = self._sources.read(index, self._fed)
+    def _attend_to_sources(
+        self, index: int, queries: Tensor, sources: Optional[Tensor], mask: Tensor
+    ) -> Tensor:
+        """The attention of one layer to sources, as in :class:`_Step`: ``[R, T, E]``."""
+        keys, values = self._sources.read(index, sources)
         n_heads = self._layers[index].encoder_attn.num_heads
-        return attend(queries, keys, values, visible[:, None], n_heads)
+        return attend(queries, keys, values, mask, n_heads)
 
 
 def _feed_forward(layer: Any, x: Tensor) -> Tensor:

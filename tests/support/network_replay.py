@@ -48,7 +48,9 @@ class NetworkReplay:
         places = self.lengths[rows][:, None] + torch.arange(n_new)
         is_real = places < LENGTH
         places = places.clamp(max=LENGTH - 1)
-        features = self.network.step(self.tokens[self.sentence[rows]].gather(1, places), rows=rows)
+        tokens = self.tokens[self.sentence[rows]].gather(1, places)
+        are_all = rows.tolist() == list(range(self.sentence.numel()))
+        features = self.network.step(tokens, rows=None if are_all else rows)
         scores = self.network.scores(features)
         expected = self.expected[self.sentence[rows][:, None], places]
         error = (scores.clamp(min=-1e4) - expected.clamp(min=-1e4)).abs().amax(-1)
@@ -57,8 +59,11 @@ class NetworkReplay:
         self.network.keep(kept)
         self.lengths[rows] += kept
 
+    def tighten(self):
+        self.network.tighten(int(self.lengths.max()))
+
     def select(self, rows):
-        self.network.select(rows)
+        self.network.select(rows, is_subset=len(set(rows.tolist())) == rows.numel())
         self.sentence, self.lengths = self.sentence[rows], self.lengths[rows]
         assert self.network.n_rows == rows.numel()
 
@@ -78,8 +83,11 @@ def fuzz_network(replay, draw, unit=1, n_actions=10):
             rows = draw(st.lists(st.integers(0, n_rows - 1), max_size=8))
             replay.select(torch.tensor(rows, dtype=torch.long))
         else:
-            rows = draw(st.sets(st.integers(0, n_rows - 1), min_size=1))
+            some = st.sets(st.integers(0, n_rows - 1), min_size=1)
+            rows = draw(st.just(set(range(n_rows))) | some)
             rows = torch.tensor(draw(st.permutations(sorted(rows))))
             n_new = draw(st.integers(1, 3))
             kept = [draw(st.integers(0, n_new)) for _ in rows]
             replay.step(rows, unit * n_new, unit * torch.tensor(kept))
+            if draw(st.booleans()):
+                replay.tighten()

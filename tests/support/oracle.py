@@ -48,6 +48,11 @@ class OracleNetwork:
     def __init__(self, oracle, max_len):
         self._oracle, self._max_len = oracle, max_len
 
+    accepts_ended_rows = False
+
+    def tighten(self, longest):
+        pass
+
     def reset(self):
         self._sentences, self._tokens = [], []
 
@@ -70,7 +75,7 @@ class OracleNetwork:
         for own, fed, count in zip(self._tokens, self._fed, n.tolist()):
             own += fed[:count]
 
-    def select(self, rows):
+    def select(self, rows, is_subset=False):
         self._sentences = [self._sentences[row] for row in rows.tolist()]
         self._tokens = [list(self._tokens[row]) for row in rows.tolist()]
 

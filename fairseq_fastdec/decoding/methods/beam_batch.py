@@ -5,6 +5,7 @@ Line numbers refer to Algorithm 1 of Yang, Yao, DeNero and Klein (EMNLP 2020).
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Optional
 
 import torch
@@ -15,6 +16,9 @@ from ..constraints import GenerationRules, forbidden_after, force
 from ..statistics import Statistics
 from .beams import Beam, BeamRule, Candidate
 from .sampling import Draws
+
+# Tokens, their log-probabilities, and the sums with those of the candidate that they extend.
+Choices = tuple[list[int], list[float], list[float]]
 
 
 class BeamBatch:
@@ -62,10 +66,14 @@ class BeamBatch:
         """
         # Line 15: compute the expansions D(e_i, y_ij).
         candidates = [(beam, candidate) for beam in focus for candidate in beam.growing]
-        rows = torch.tensor([candidate.row for _, candidate in candidates], device=self._device)
+        numbers = [candidate.row for _, candidate in candidates]
+        are_all = numbers == list(range(self._network.n_rows))
+        rows = None if are_all else torch.tensor(numbers, device=self._device)
         last = [candidate.tokens[-1] if candidate.tokens else bos for _, candidate in candidates]
-        features = self._network.step(torch.tensor(last, device=self._device)[:, None], rows=rows)
-        self._network.keep(torch.ones_like(rows))
+        self._network.tighten(max(beam.length for beam in self.beams))
+        tokens = torch.tensor(last, device=self._device)
+        features = self._network.step(tokens[:, None], rows=rows)
+        self._network.keep(torch.ones_like(tokens))
         self._statistics.count_step(len(candidates))
         self._statistics.count_beams(len(focus), sum(len(beam.waiting) for beam in focus))
         log_probs = self._constrained(self._network.log_probs(features[:, 0]), candidates, bos)
@@ -84,7 +92,7 @@ class BeamBatch:
         # Line 18: remove terminated beams, and the rows of all candidates that do not grow.
         self.beams = [beam for beam in self.beams if beam not in done]
         growing = [candidate for beam in self.beams for candidate in beam.growing]
-        self._network.select(rows.new_tensor([candidate.row for candidate in growing]))
+        self._network.select(tokens.new_tensor([candidate.row for candidate in growing]))
         for row, candidate in enumerate(growing):
             candidate.row = row
         return done
@@ -93,9 +101,12 @@ class BeamBatch:
         self, log_probs: Tensor, candidates: Sequence[tuple[Beam, Candidate]], bos: int
     ) -> Tensor:
         """Apply fairseq's rules, in place, to ``[R, V]``."""
-        limits = [(beam.length, beam.max_len, beam.n_waived) for beam, _ in candidates]
-        steps, max_len, n_waived = torch.tensor(limits, device=log_probs.device).unbind(1)
-        self._rules.constrain(log_probs, steps, max_len, n_waived)
+        rules, limits = self._rules, [(b.length, b.max_len, b.n_waived) for b, _ in candidates]
+        if any(length < rules.min_len or length >= max_len for length, max_len, _ in limits):
+            steps, max_len, n_waived = torch.tensor(limits, device=log_probs.device).unbind(1)
+            rules.constrain(log_probs, steps, max_len, n_waived)
+        else:
+            rules.penalize(log_probs)
         for row, (beam, candidate) in enumerate(candidates):
             only = self._rules.eos if beam.length >= beam.max_len else None
             progress = candidate.progress
@@ -129,26 +140,38 @@ class BeamBatch:
         Args:
             log_probs: ``[R, V]``.
         """
-        rule = self._rule
-        if self._draws is None:
-            n = min(rule.n_extensions, rule.max_candidates or rule.n_extensions, log_probs.size(1))
-            choices: Any = zip(*log_probs.topk(n))
-        else:
-            choices = self._drawn(self._draws, log_probs, candidates)
-        for row, ((_, own), (scores, tokens)) in enumerate(zip(candidates, choices)):
-            if own.progress is not None:
-                wanted = tokens.new_tensor(own.progress.next_tokens())
-                tokens = torch.cat([tokens, wanted[torch.isin(wanted, tokens, invert=True)]])
-                scores = log_probs[row, tokens]
-            totals = scores + own.total
-            columns = (tokens.tolist(), scores.tolist(), totals.tolist())
-            found = [own.extended(*extension) for extension in zip(*columns)]
+        draws = self._draws
+        choose = self._best if draws is None else partial(self._drawn, draws)
+        for (_, own), (tokens, scores, totals) in zip(candidates, choose(log_probs, candidates)):
+            found = [own.extended(*extension) for extension in zip(tokens, scores, totals)]
             yield [candidate for candidate in found if candidate.total > -math.inf]
+
+    def _best(
+        self, log_probs: Tensor, candidates: Sequence[tuple[Beam, Candidate]]
+    ) -> Iterator[Choices]:
+        """The best extensions of each candidate, and those by tokens of its constraints.
+
+        Those of all candidates are read at once, since each reading waits for a GPU.
+        """
+        rule = self._rule
+        n = min(rule.n_extensions, rule.max_candidates or rule.n_extensions, log_probs.size(1))
+        before = log_probs.new_tensor([own.total for _, own in candidates])[:, None]
+        scores, tokens = log_probs.topk(n)
+        rows = zip(tokens.tolist(), scores.tolist(), (scores + before).tolist())
+        for row, ((_, own), best) in enumerate(zip(candidates, rows)):
+            if own.progress is None:
+                yield best
+                continue
+            wanted = [token for token in own.progress.next_tokens() if token not in best[0]]
+            more = log_probs[row, wanted]
+            added = (wanted, more.tolist(), (more + own.total).tolist())
+            yield tuple(of_best + others for of_best, others in zip(best, added))
 
     def _drawn(
         self, draws: Draws, log_probs: Tensor, candidates: Sequence[tuple[Beam, Candidate]]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Log-probabilities and tokens drawn for each candidate: k for an empty one, else 1."""
+    ) -> Iterator[Choices]:
+        """The extensions drawn for each candidate: k for an empty one, else 1."""
         for row, (beam, candidate) in enumerate(candidates):
             places = [beam.growing.index(candidate)] if candidate.tokens else range(self._rule.beam)
-            yield draws.draw(log_probs[row], beam.number, beam.length, places)
+            scores, tokens = draws.draw(log_probs[row], beam.number, beam.length, places)
+            yield tokens.tolist(), scores.tolist(), (scores + candidate.total).tolist()

@@ -106,7 +106,7 @@ class Blockwise(SingleHypothesisMethod):
         )
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        given = self.given_drafts
+        given, sizes = self.given_drafts, []
         given.begin(batch)
         # The first invocation only predicts, unless there are drafts. p_1's prediction after the
         # accepted tokens is certain: y_{j+1}, [R].
@@ -133,14 +133,23 @@ class Blockwise(SingleHypothesisMethod):
             best_scores, best = log_probs.max(dim=-1)
             batch.observe(1, proposals, best, best_scores, n)
             n_taken = batch.keep(block, scores, n)
-            self._count_heads(n_taken[given.n_proposed(batch, 0).eq(0)].tolist())
+            sizes.append(n_taken.masked_fill(given.n_proposed(batch, 0).ne(0), 0))
             given.learn(batch, n - 1)
             # The next prediction starts at the last accepted token.
             end = torch.arange(batch.n_rows, device=n.device), n - 1
             certain, certain_score, features = best[end], best_scores[end], fed[end]
+        self._count_heads(sizes)
 
-    def _count_heads(self, block_sizes: list[int]) -> None:
-        """Count how often the proposals of p_2, p_3, ... were accepted, for the statistics."""
+    def _count_heads(self, of_steps: Sequence[Tensor]) -> None:
+        """Count how often the proposals of p_2, p_3, ... were accepted, for the statistics.
+
+        Args:
+            of_steps: int64 ``[R]`` each, how many tokens the rows took; 0 for those that had ended
+                or had drafts.
+        """
+        block_sizes = (
+            [size for size in torch.cat(tuple(of_steps)).tolist() if size] if of_steps else []
+        )
         heads = range(1, self._n_heads)
         accepted_of = [sum(size > head for size in block_sizes) for head in heads]
         self.statistics.count_heads([len(block_sizes)] * len(heads), accepted_of)

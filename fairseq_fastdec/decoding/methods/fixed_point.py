@@ -76,13 +76,15 @@ class FixedPointMethod(SingleHypothesisMethod):
         b = longest if self.block_size is None else min(self.block_size, longest)
         horizon = self.horizons(batch.request)
         # Line 1: y <- INITT(x). y holds the latest answers, n_answered of them after each row's
-        # output.
-        y = last.new_full((batch.n_rows, longest), self.rules.pad)
+        # output. The last column takes what is not an answer.
+        y = last.new_full((batch.n_rows, longest + 1), self.rules.pad)
         n_answered = torch.zeros_like(last)
         while batch.n_rows:
             width = (horizon[batch.sentence] - batch.lengths).clamp(min=1, max=b)
             n_solved = self._n_solved(y, batch.lengths, n_answered, width)
-            n_most = int(n_solved.max())
+            # Asking a GPU takes longer than solving a few positions in vain.
+            most = min(b, batch.most_left(0))
+            n_most = int(n_solved.max()) if batch.removes_at_once else most
             offsets = torch.arange(n_most, device=y.device)
             places = batch.lengths[:, None] + offsets
             # Line 5: o <- copy(y), all tokens of the block but the last, with guesses at positions
@@ -102,8 +104,8 @@ class FixedPointMethod(SingleHypothesisMethod):
                 ends = answers.eq(self.eos) & (offsets < n_final[:, None])
                 is_done |= ends.any(dim=1)
             n_taken = torch.where(is_done, n_final, 0)
-            row, column = (offsets < n_solved[:, None]).nonzero(as_tuple=True)
-            y[row, places[row, column]] = answers[row, column]
+            is_solved = offsets < n_solved[:, None]
+            y.scatter_(1, torch.where(is_solved, places, longest).clamp(max=longest), answers)
             n_answered = torch.maximum(n_answered, n_solved) - n_taken
             newest = answers.gather(1, (n_taken - 1).clamp(min=0)[:, None]).squeeze(1)
             last = torch.where(is_done, newest, last)

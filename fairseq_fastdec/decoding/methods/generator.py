@@ -38,6 +38,8 @@ class SingleHypothesisMethod(DecodingGenerator):
     def translate(self, request: Request) -> Sequence[Result]:
         batch = self.new_batch(request)
         batch.statistics, batch.observer = self.statistics, self.observer
+        if self.observer is not None:
+            batch.look_every = 1
         self.statistics.encoder_invocations += 1
         last = batch.open()
         if batch.n_rows:  # prefixes can be whole outputs

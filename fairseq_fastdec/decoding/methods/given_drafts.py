@@ -122,11 +122,15 @@ class GivenDrafts:
 
     def n_proposed(self, batch: OutputBatch, n_others: int) -> Tensor:
         """The number of each row's last proposals, ``n_others`` without a draft: int64 ``[R]``."""
+        if not any(self._n_drafted):
+            return torch.full_like(batch.sentence, n_others)
         n_drafted = torch.tensor(self._n_drafted, device=batch.sentence.device)
         return n_drafted.masked_fill(n_drafted.eq(0), n_others)
 
     def learn(self, batch: OutputBatch, n_right: Tensor) -> None:
         """Count how many of each row's last proposals were right: int64 ``[R]``."""
+        if not any(self._n_drafted):
+            return
         for n, right in zip(self._n_drafted, n_right.tolist()):
             if not n:
                 continue

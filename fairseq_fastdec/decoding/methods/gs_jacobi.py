@@ -65,7 +65,7 @@ class GSJacobi(FixedPointMethod):
         if not self.decodes_compiled():
             batch = self.new_batch(request)
             decode_greedily(batch, batch.open())
-            request.horizons = batch.final_lengths.cpu().numpy()
+            request.horizons = batch.output_lengths().cpu().numpy()
         else:
             given = (request, self.limits(request), Statistics())
             lengths = np.zeros(request.n, dtype=np.int64)

@@ -136,6 +136,7 @@ class GuessesFromNgrams(Guesses):
     def begin(self, batch: OutputBatch) -> None:
         if not self._of_run:
             self._pool = NgramPool()
+        batch.look_every = 1  # the outputs are read in each step
         # The last tokens of each unfinished sentence.
         tails = batch.tail(self._order - 1, BEFORE_FIRST).tolist()
         self._contexts = dict(zip(batch.sentence.tolist(), tails))

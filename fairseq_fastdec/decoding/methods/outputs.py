@@ -10,20 +10,29 @@ from torch import Tensor
 from ...engine.rules import Limits
 from ...engine.searches import Result
 from ...network import Ensemble
-from ..constraints import GenerationRules, forbidden_after, prefix_lengths
-from ..hypothesis import Hypothesis, hypothesis
+from ..constraints import GenerationRules, forbidden_after, prefix_lengths, reading_waits
+from ..hypothesis import hypothesis
 from ..request import Request
 from ..statistics import Statistics
 
 StepObserver = Callable[..., None]
 
+# On a GPU, ended rows are removed after this many steps.
+LOOK_EVERY = 4
+
 
 class OutputBatch:
-    """B outputs, R of them unfinished: row r of the network decodes ``sentence[r]``.
+    """B outputs, R of them in progress: row r of the network decodes ``sentence[r]``.
+
+    Rows that have ended take no more tokens. They are removed after each step on a CPU, and less
+    often on a GPU, where reading which ones have ended waits for all operations.
 
     Attributes:
         sentence: int64 ``[R]``, the sentence of the batch that each row decodes.
+        lengths: int64 ``[R]``, the number of tokens of each row.
+        shortest: no row has fewer tokens.
         max_len: the maximum length of an output, without EOS.
+        look_every: ended rows are removed after this many steps.
         statistics: counts the decoder invocations.
         observer: called by :meth:`observe`.
     """
@@ -41,35 +50,39 @@ class OutputBatch:
         self.max_len, self._n_waived = int(limits.max_lens[0]), int(limits.waived[0])
         self.statistics = Statistics()
         self.observer: Optional[StepObserver] = None
+        # These options read the outputs in each step.
+        reads = rules.no_repeat_ngram_size or request.forbidden is not None or request.drafts
+        is_late = reading_waits(device) and not reads and network.accepts_ended_rows
+        self.look_every = LOOK_EVERY if is_late else 1
+        self._steps_since, self.shortest, self._longest = 0, 0, 0
         self.sentence = torch.arange(n_sentences, device=device)
-        self._lengths = torch.zeros_like(self.sentence)
-        self._tokens = self._lengths.new_full((n_sentences, self.max_len + 1), rules.pad)
+        self.lengths = torch.zeros_like(self.sentence)
+        # The last column takes what is not kept.
+        self._tokens = self.lengths.new_full((n_sentences, self.max_len + 2), rules.pad)
         self._scores = torch.zeros(self._tokens.shape, device=device)
         self._is_finished = torch.zeros(n_sentences, dtype=torch.bool, device=device)
-        self._invocations = torch.zeros_like(self._lengths)
-        self._blocks: list[list[int]] = [[] for _ in range(n_sentences)]
+        self._n_steps, self._n_idle = 0, torch.zeros_like(self.lengths)
+        # Of each step: the sentences, and how many tokens they took.
+        self._blocks: list[tuple[Tensor, Tensor]] = []
+        # Of removed rows: sentences, lengths, steps, tokens and scores.
+        self._removed: list[tuple[Tensor, ...]] = []
         self._fed = self._tokens[:, :0]
 
     @property
     def n_rows(self) -> int:
-        """R, the number of unfinished outputs."""
+        """R, the number of rows."""
         return self.sentence.numel()
 
     @property
-    def lengths(self) -> Tensor:
-        """The number of tokens of each row: int64 ``[R]``."""
-        return self._lengths[self.sentence]
-
-    @property
-    def final_lengths(self) -> Tensor:
-        """The number of tokens of each output, EOS included, once all are finished: ``[B]``."""
-        return self._lengths
+    def removes_at_once(self) -> bool:
+        """Whether no row has ended when a step begins."""
+        return self.look_every == 1
 
     def most_left(self, n_ahead: int) -> int:
         """The most tokens, EOS included, that a row can still take after ``n_ahead`` more; at least
         1.
         """
-        return max(1, self.max_len + 1 - int(self.lengths.min()) - n_ahead)
+        return max(1, self.max_len + 1 - self.shortest - n_ahead)
 
     def open(self) -> Tensor:
         """Force the prefix: feed BOS and all of the prefix but its last token.
@@ -98,8 +111,10 @@ class OutputBatch:
         Returns:
             features ``[R, T, C]``
         """
-        self.statistics.count_step(self.n_rows)
-        self._invocations[self.sentence] += 1
+        self.statistics.count_step(0)  # rows are counted at the end
+        self._n_steps += 1
+        if not self.removes_at_once:
+            self._n_idle += self._is_finished
         self._fed = tokens
         return self.network.step(tokens)
 
@@ -123,10 +138,14 @@ class OutputBatch:
 
         Args:
             log_probs: ``[R, T, ..., V]``.
-            offsets: the T positions of the distributions relative to the row's next token, which is
-                0.
+            offsets: the T consecutive positions of the distributions relative to the row's next
+                token, which is 0.
         """
-        steps = self.lengths[:, None] + torch.tensor(offsets, device=self.lengths.device)
+        first, last = offsets[0], offsets[-1]
+        is_near_start = self.shortest + first < self.rules.min_len
+        if not is_near_start and self._longest + last < self.max_len:
+            return self.rules.penalize(log_probs)
+        steps = self.lengths[:, None] + torch.arange(first, last + 1, device=self.lengths.device)
         steps = steps.view(*steps.shape, *[1] * (log_probs.dim() - 3))
         steps = steps.expand(log_probs.shape[:-1])
         return self.rules.constrain(log_probs, steps, self.max_len, self._n_waived)
@@ -155,29 +174,51 @@ class OutputBatch:
         Returns:
             the number of tokens appended to each row: int64 ``[R]``
         """
-        is_taken = torch.arange(tokens.size(1), device=tokens.device) < n[:, None]
+        columns = torch.arange(tokens.size(1), device=tokens.device)
+        is_taken = columns < n.masked_fill(self._is_finished, 0)[:, None]
         is_end = tokens.eq(self.rules.eos) & is_taken
-        is_taken &= (is_end.cumsum(dim=1) - is_end.long()).eq(0)
-        row, column = is_taken.nonzero(as_tuple=True)
-        places = (self.sentence[row], self.lengths[row] + column)
-        self._tokens[places], self._scores[places] = tokens[is_taken], scores[is_taken]
+        if tokens.size(1) > 1:
+            is_taken &= (is_end.cumsum(dim=1) - is_end.long()).eq(0)
+        nowhere = self._tokens.size(1) - 1
+        places = torch.where(is_taken, self.lengths[:, None] + columns, nowhere)
+        self._tokens.scatter_(1, places, tokens)
+        self._scores.scatter_(1, places, scores)
         n_taken = is_taken.sum(dim=1)
-        self._lengths[self.sentence] += n_taken
-        self._is_finished[self.sentence] |= is_end.any(dim=1)
-        for sentence, size in zip(self.sentence.tolist(), n_taken.tolist()):
-            self._blocks[sentence] += [size] if size else []
+        self.lengths = self.lengths + n_taken
+        self._longest += tokens.size(1)
+        self._is_finished |= is_end.any(dim=1)
+        self._blocks.append((self.sentence, n_taken))
         return n_taken
 
     def without_finished(self, *of_rows: Tensor) -> tuple[Tensor, ...]:
-        """Remove finished rows, from the batch and from the tensors ``of_rows`` ``[R, ...]``."""
-        stays = (~self._is_finished[self.sentence]).nonzero().squeeze(1)
+        """The end of a step: remove finished rows, unless it is too early to look for them.
+
+        Args:
+            of_rows: tensors ``[R, ...]``.
+
+        Returns:
+            ``of_rows`` of the remaining rows
+        """
+        self._steps_since += 1
+        if self._steps_since < self.look_every:
+            return of_rows
+        self._steps_since = 0
+        stays = (~self._is_finished).nonzero().squeeze(1)
         if stays.numel() < self.n_rows:
-            self.sentence = self.sentence[stays]
-            self.network.select(stays)
-        return tuple(known[stays] for known in of_rows)
+            self._remove(self._is_finished.nonzero().squeeze(1))
+            self.network.select(stays, is_subset=True)
+            for name in ("sentence", "lengths", "_n_idle", "_tokens", "_scores", "_is_finished"):
+                setattr(self, name, getattr(self, name)[stays])
+            of_rows = tuple(known[stays] for known in of_rows)
+        if self.n_rows:
+            bounds = torch.stack([self.lengths.min(), self.lengths.max()])
+            self.shortest, self._longest = bounds.tolist()
+            # The network has the first token, too.
+            self.network.tighten(self._longest + 1)
+        return of_rows
 
     def without_ended(self, tokens: Tensor, scores: Tensor, *of_rows: Tensor) -> tuple[Tensor, ...]:
-        """Remove finished rows and those whose next token is a certain EOS.
+        """The end of a step: remove finished rows and those whose next token is a certain EOS.
 
         Args:
             tokens: int64 ``[R]``, each row's certain next token, not appended yet; scores: float32
@@ -186,15 +227,19 @@ class OutputBatch:
         Returns:
             ``tokens``, ``scores`` and ``of_rows`` of the remaining rows
         """
-        tokens, scores, *left = self.without_finished(tokens, scores, *of_rows)
         self.append(tokens[:, None], scores[:, None], tokens.eq(self.rules.eos).long())
-        return self.without_finished(tokens, scores, *left)
+        return self.without_finished(tokens, scores, *of_rows)
+
+    def _remove(self, rows: Tensor) -> None:
+        """Store the outputs of rows."""
+        steps = self._n_steps - self._n_idle
+        own = (self.sentence, self.lengths, steps, self._tokens, self._scores)
+        self._removed.append(tuple(part[rows] for part in own))
 
     def tail(self, n: int, filler: int) -> Tensor:
         """The last n tokens of each row, int64 ``[R, n]``; shorter rows begin with ``filler``."""
         places = self.lengths[:, None] + torch.arange(-n, 0, device=self.lengths.device)
-        tokens = self._tokens[self.sentence[:, None], places.clamp(min=0)]
-        return tokens.masked_fill(places < 0, filler)
+        return self._tokens.gather(1, places.clamp(min=0)).masked_fill(places < 0, filler)
 
     def observe(
         self,
@@ -218,17 +263,26 @@ class OutputBatch:
             first_step = self.lengths + first
             self.observer(self.sentence, first_step, drafts, answers, scores, settled, widths)
 
-    def results(self) -> list[Result]:
-        """The result of each sentence, with one hypothesis."""
-        columns = (self._lengths.tolist(), self._invocations.tolist(), self._blocks)
-        return [
-            Result(number, [self._hypothesis(number, n)], invocations, blocks=blocks)
-            for number, (n, invocations, blocks) in enumerate(zip(*columns))
-        ]
+    def output_lengths(self) -> Tensor:
+        """The number of tokens of each output, EOS included, once all are finished: ``[B]``."""
+        sentences, lengths = (torch.cat([own[part] for own in self._removed]) for part in (0, 1))
+        return lengths[sentences.argsort()]
 
-    def _hypothesis(self, sentence: int, n: int) -> Hypothesis:
-        tokens, scores = (part[sentence, :n].clone() for part in (self._tokens, self._scores))
-        return hypothesis(tokens, self.rules.score(scores.tolist()), scores)
+    def results(self) -> list[Result]:
+        """The result of each sentence, with one hypothesis, once all are finished."""
+        sentences, lengths, steps, tokens, scores = map(torch.cat, zip(*self._removed))
+        blocks: list[list[int]] = [[] for _ in range(self.request.n)]
+        for sentence, size in torch.cat([torch.stack(own, 1) for own in self._blocks]).tolist():
+            blocks[sentence] += [size] if size else []
+        columns = torch.stack([sentences, lengths, steps], 1).tolist()
+        self.statistics.row_invocations += sum(n_steps for _, _, n_steps in columns)
+        results = []
+        for row, (sentence, n, n_steps) in enumerate(columns):
+            own = scores[row, :n].clone()
+            score = self.rules.score(own.tolist())
+            hypotheses = [hypothesis(tokens[row, :n].clone(), score, own)]
+            results.append(Result(sentence, hypotheses, n_steps, blocks=blocks[sentence]))
+        return sorted(results, key=lambda result: result.id)
 
     def _without_forbidden(self, log_probs: Tensor, first: int) -> Tensor:
         """Apply --no-repeat-ngram-size and forbidden phrases, in place, to the distributions
@@ -239,7 +293,7 @@ class OutputBatch:
             return log_probs
         columns = (self.lengths.tolist(), self.sentence.tolist())
         for row, (length, sentence) in enumerate(zip(*columns)):
-            output = [self.request.bos, *self._tokens[sentence, :length].tolist()]
+            output = [self.request.bos, *self._tokens[row, :length].tolist()]
             phrases = [] if given is None else given[sentence]
             fed = self._fed[row].tolist()
             for place in range(len(fed)):

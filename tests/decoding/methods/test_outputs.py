@@ -42,12 +42,38 @@ def test_rows_take_their_tokens_up_to_an_end():
     # A certain EOS ends a row; its block has one token.
     certain = batch.without_ended(torch.tensor([EOS, 9]), torch.tensor([-3.0, -4.0]), rest)
     assert [part.tolist() for part in certain] == [[9], [-4.0], [2]]
+    assert batch.without_ended(torch.tensor([EOS]), torch.tensor([-5.0]))[0].tolist() == []
     results = batch.results()
-    assert [result.blocks for result in results] == [[4, 1], [2], [2]]
+    assert [result.blocks for result in results] == [[4, 1], [2], [2, 1]]
     assert [result.steps for result in results] == [1, 1, 1]
     first = results[0].hypotheses[0]
     assert first["tokens"].tolist() == [5, 6, 7, 8, EOS]
     assert first["positional_scores"].tolist() == [-1, -1, -1, -1, -3]
+
+
+def test_ended_rows_wait_until_they_are_looked_for():
+    """As on a GPU."""
+    batch = batch_of([3, 2])
+    batch.look_every = 3
+    last = batch.open()
+    for token in range(3):
+        with torch.no_grad():
+            batch.step(last[:, None])
+        tokens = torch.tensor([[5 + token], [EOS]])
+        n = batch.keep(tokens, -torch.ones(2, 1), torch.ones(2, dtype=torch.long))
+        (last,) = batch.without_finished(tokens.squeeze(1))
+        assert n.tolist() == [1, int(token == 0)]
+        assert batch.sentence.tolist() == ([0] if token == 2 else [0, 1])
+    assert batch.network.n_rows == 1 and batch.lengths.tolist() == [3]
+    batch.append(torch.tensor([[EOS]]), -torch.ones(1, 1), torch.tensor([1]))
+    batch.look_every = 1
+    batch.without_finished()
+    assert batch.output_lengths().tolist() == [4, 1]
+    results = batch.results()
+    assert [result.steps for result in results] == [3, 1]
+    assert [result.blocks for result in results] == [[1, 1, 1, 1], [1]]
+    tokens = [result.hypotheses[0]["tokens"].tolist() for result in results]
+    assert tokens == [[5, 6, 7, EOS], [EOS]]
 
 
 def test_the_rules_about_lengths():

@@ -1,0 +1,1 @@
+"""Counts what a step of each method asks of a GPU, without one."""
