@@ -94,12 +94,17 @@ def origin(device: str, commit: Optional[str]) -> dict[str, Any]:
     Args:
         device: ``cuda`` or ``cpu``.
         commit: of a checkout without its history; ``None`` for git's.
+
+    Raises:
+        ValueError: without either.
     """
     found: dict[str, Any] = commands.provenance()
-    on_gpu = device == "cuda"
+    on_gpu, commit = device == "cuda", commit or found["commit"]
+    if not commit:
+        raise ValueError("--commit: git has no history of this checkout; name its commit")
     return {
         **found,
-        "commit": commit or found["commit"],
+        "commit": commit,
         "on_gpu": on_gpu,
         "device": torch.cuda.get_device_name() if on_gpu else found["processor"],
         "torch": torch.__version__,

@@ -11,6 +11,7 @@ from benchmarks.gpu import gpu_tests, measuring, results, session
 from benchmarks.gpu.process import Lost, Replaceable, TooLong
 from benchmarks.gpu.results import NOT_YET, Results
 from benchmarks.gpu.rows import FULL, MAIN, METHODS, TINY, Row, plan, seconds_expected
+from examples.common import commands
 from scripts import measure_gpu
 
 PAGE = "a\n<!-- gpu -->\nold\n<!-- end of gpu -->\nb\n"
@@ -266,6 +267,9 @@ def test_options_that_are_refused(given, immediate, tests, monkeypatch):
         measure_gpu.run(given(), ROWS, tests)
     with pytest.raises(SystemExit):
         measure_gpu.parse_args(["--cpu"])
+    monkeypatch.setattr(commands.shutil, "which", lambda name: None)
+    with pytest.raises(ValueError, match="--commit: git has no history"):
+        measure_gpu.run(given("--cpu", "--resume"), ROWS, tests)
 
 
 def test_how_tests_end(tests, tmp_path, monkeypatch):
