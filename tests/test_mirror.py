@@ -16,6 +16,13 @@ PACKAGE = TESTS.parent / "fairseq_fastdec"
 ELSEWHERE = {
     "__main__.py": "test_commands.py",
     "benchmarks/compare/__main__.py": "benchmarks/compare/test_command.py",
+    "benchmarks/gpu/gpu_tests.py": "scripts/test_measure_gpu.py",
+    "benchmarks/gpu/measuring.py": "scripts/test_measure_gpu.py",
+    "benchmarks/gpu/models.py": "scripts/test_measure_gpu.py",
+    "benchmarks/gpu/process.py": "scripts/test_measure_gpu.py",
+    "benchmarks/gpu/results.py": "scripts/test_measure_gpu.py",
+    "benchmarks/gpu/rows.py": "scripts/test_measure_gpu.py",
+    "benchmarks/gpu/session.py": "scripts/test_measure_gpu.py",
     "benchmarks/imported/__main__.py": "benchmarks/imported/test_command.py",
     "benchmarks/imported/engines.py": "benchmarks/imported/test_command.py",
     "benchmarks/imported/models.py": "benchmarks/imported/test_command.py",

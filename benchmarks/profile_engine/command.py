@@ -2,7 +2,7 @@
 
 import argparse
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Optional
 
 import torch
@@ -161,14 +161,21 @@ def load(args: argparse.Namespace) -> tuple[nn.Module, Dictionary]:
     return models[0].eval(), task.target_dictionary
 
 
-def random_model(arch: str, n_types: int, **given: Any) -> tuple[nn.Module, Dictionary]:
+def translation(dictionary: Dictionary) -> TranslationTask:
+    """fairseq's task, without data."""
+    return TranslationTask(TranslationConfig(), dictionary, dictionary)
+
+
+def random_model(
+    arch: str, n_types: int, task_of: Callable[[Dictionary], Any] = translation, **given: Any
+) -> tuple[nn.Module, Dictionary]:
     """A randomly initialised model with shared embeddings and the given options."""
     dictionary = Dictionary()
     for index in range(n_types - dictionary.nspecial):
         dictionary.add_symbol(f"w{index}")
-    task = TranslationTask(TranslationConfig(), dictionary, dictionary)
     args = arguments_of(arch, share_all_embeddings=True, **given)
-    return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval(), dictionary
+    model = ARCH_MODEL_REGISTRY[arch].build_model(args, task_of(dictionary))
+    return model.eval(), dictionary
 
 
 def arguments_of(arch: str, **given: Any) -> Any:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -40,7 +41,9 @@ def finished(directory: Path) -> bool:
 
 
 def commit() -> str:
-    """The commit of this checkout; ``-dirty`` if files have changed."""
+    """The commit of this checkout; ``-dirty`` if files have changed; empty without git."""
+    if shutil.which("git") is None:
+        return ""
     described = ["git", "describe", "--always", "--dirty"]
     done = subprocess.run(described, cwd=ROOT, capture_output=True, text=True)
     return done.stdout.strip()
