@@ -5,16 +5,17 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
-from typing import Any, Optional
+from typing import Any
 from unittest import mock
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 
-from benchmarks.profile_engine.command import random_model
+from benchmarks.gpu.models import of_pairs
+from benchmarks.profile_engine.command import random_model, translation
 from examples.common.random_models import random_sentences
-from examples.common.table import between_marks, markdown
+from examples.common.table import between_marks, untitled
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.decoding import build_generator, constraints
 from fairseq_fastdec.decoding.methods import outputs
@@ -33,19 +34,28 @@ SIZES = {
 N_TYPES, N_SENTENCES, LENGTH, MAX_LEN = 64, 32, 12, 16
 # The first steps differ.
 N_WARM_UP = 3
-HEADS = {"block_size": 4}
-SEQUENTIAL = {**HEADS, "block_heads": "sequential", "identity_first_head": True}
-# By the row's name: --decoding, --beam, and the options of a model with heads.
-METHODS: dict[str, tuple[str, int, Optional[dict[str, Any]]]] = {
-    "greedy": ("greedy", 1, None),
-    "blockwise, 4 parallel heads": ("blockwise", 1, HEADS),
+# An architecture, its task, and options.
+Kind = tuple[str, Callable[[Dictionary], Any], dict[str, Any]]
+STOCK: Kind = ("transformer", translation, {})
+PARALLEL: Kind = ("blockwise_transformer", translation, {"block_size": 4})
+SEQUENTIAL: Kind = (
+    "blockwise_transformer",
+    translation,
+    {"block_size": 4, "block_heads": "sequential", "identity_first_head": True},
+)
+PAIRS: Kind = ("double_token_transformer", of_pairs, {})
+# By the row's name: --decoding, --beam, and the model.
+METHODS: dict[str, tuple[str, int, Kind]] = {
+    "greedy": ("greedy", 1, STOCK),
+    "blockwise, 4 parallel heads": ("blockwise", 1, PARALLEL),
     "blockwise, 4 sequential heads": ("blockwise", 1, SEQUENTIAL),
-    "jacobi": ("jacobi", 1, None),
-    "gs_jacobi": ("gs_jacobi", 1, None),
-    "lookahead": ("lookahead", 1, None),
-    "beam, 5": ("beam", 5, None),
-    "variable_beam, 5": ("variable_beam", 5, None),
-    "streaming, 5": ("streaming", 5, None),
+    "jacobi": ("jacobi", 1, STOCK),
+    "gs_jacobi": ("gs_jacobi", 1, STOCK),
+    "lookahead": ("lookahead", 1, STOCK),
+    "beam, 5": ("beam", 5, STOCK),
+    "variable_beam, 5": ("variable_beam", 5, STOCK),
+    "streaming, 5": ("streaming", 5, STOCK),
+    "double_token, 5": ("double_token", 5, PAIRS),
 }
 FAIRSEQ = {"fairseq, beam 1": 1, "fairseq, beam 5": 5}
 
@@ -67,7 +77,7 @@ def main() -> None:
 
 def table(counts: dict[str, list[Counts]]) -> str:
     """The means of the steps of each method."""
-    return markdown("", [
+    return untitled([
         {
             "method": name,
             "operators": f"{mean(step.operators for step in steps):.0f}",
@@ -93,7 +103,7 @@ def counts_of(name: str) -> list[Counts]:
 
 def fairseqs_run(name: str) -> tuple[Callable[[], Any], Any, str]:
     """What decodes with fairseq's search, and the method that begins a step."""
-    model, dictionary = network_of(None)
+    model, dictionary = network_of(STOCK)
     beam = FAIRSEQ[name]
     generator = SequenceGenerator([model], dictionary, beam_size=beam, max_len_b=MAX_LEN)
     run = lambda: generator.generate([model], batch_of(dictionary))  # noqa: E731
@@ -102,8 +112,8 @@ def fairseqs_run(name: str) -> tuple[Callable[[], Any], Any, str]:
 
 def own_run(name: str) -> tuple[Callable[[], Any], Any, str]:
     """What decodes with a method in torch, and the method that begins a step."""
-    decoding, beam, heads = METHODS[name]
-    model, dictionary = network_of(heads)
+    decoding, beam, kind = METHODS[name]
+    model, dictionary = network_of(kind)
     given = argparse.Namespace(beam=beam, max_len_b=MAX_LEN)
     options = DecodingOptions(decoding=decoding)
     options.check()
@@ -113,11 +123,11 @@ def own_run(name: str) -> tuple[Callable[[], Any], Any, str]:
     return run, Ensemble, "step"
 
 
-def network_of(heads: Optional[dict[str, Any]]) -> tuple[Any, Dictionary]:
+def network_of(kind: Kind) -> tuple[Any, Dictionary]:
     """A model with random weights, and its dictionary."""
     torch.manual_seed(1)
-    arch = "transformer" if heads is None else "blockwise_transformer"
-    return random_model(arch, N_TYPES, **SIZES, **(heads or {}))
+    arch, task_of, options = kind
+    return random_model(arch, N_TYPES, task_of, **SIZES, **options)
 
 
 def batch_of(dictionary: Dictionary) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from torch.nn import functional as F
 
 from .attention import mask_of
 
+LEAST_CAPACITY = 32
+
 
 class RowCache:
     """Keys and values of the rows' tokens in all layers, ``[layers, 2, R, L, E]``.
@@ -20,6 +22,8 @@ class RowCache:
         lengths: int64 ``[R]``.
         longest: no row has more tokens. It is a number of Python, so that nothing has to be read
             from a GPU.
+        reads_all: whether steps read the whole capacity, so that their shapes hardly change and a
+            GPU can replay them; the mask hides what has not been written.
     """
 
     def __init__(self, n_layers: int, dim: int, like: Tensor) -> None:
@@ -31,17 +35,24 @@ class RowCache:
         self._data = like.new_zeros(n_layers, 2, 0, 0, dim)
         self.lengths = torch.zeros(0, dtype=torch.long, device=like.device)
         self.longest = 0
+        self.reads_all = like.device.type != "cpu"
 
     def add(self, n: int) -> None:
         """Append n rows of length 0."""
         self.lengths = F.pad(self.lengths, (0, n))
         self._data = F.pad(self._data, (0, 0, 0, 0, 0, n))
 
-    def reserve(self, length: int) -> None:
-        """Ensure the capacity for rows of this length."""
+    def reserve(self, length: int) -> int:
+        """Ensure the capacity for rows of this length.
+
+        Returns:
+            the number of keys to read: ``length``, or the capacity if :attr:`reads_all`
+        """
         missing = length - self._data.size(3)
         if missing > 0:
-            self._data = F.pad(self._data, (0, 0, 0, max(missing, self._data.size(3))))
+            added = max(missing, self._data.size(3), LEAST_CAPACITY)
+            self._data = F.pad(self._data, (0, 0, 0, added))
+        return self._data.size(3) if self.reads_all else length
 
     def places_after(self, rows: Optional[Tensor], n: int) -> tuple[Tensor, Tensor]:
         """The places of the next n tokens of ``rows`` int64 ``[R']``, by default all.

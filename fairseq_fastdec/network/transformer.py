@@ -105,16 +105,17 @@ class TransformerNetwork:
         Returns:
             features ``[R, T, C]``, like those of ``decoder.extract_features``
         """
-        n_new = tokens.size(1)
-        n_keys = self._rows.longest + n_new
-        self._rows.reserve(n_keys)
+        n_new, like = tokens.size(1), self._decoder.embed_tokens.weight
+        n_keys = self._rows.reserve(self._rows.longest + n_new)
         places = self._rows.places_after(rows, n_new)
-        hidden = hidden_keys(places[1], n_keys, self.tokens_per_step)
+        mask = mask_of(hidden_keys(places[1], n_keys, self.tokens_per_step), like.detach())
         sources = self._sources.sources_of(rows)
-        source_mask = self._sources.mask(sources)
-        x = self._embed(tokens, places[1])
-        step = _Step(rows, places, mask_of(hidden, x), sources, source_mask)
-        self._step = step
+        self._step = _Step(rows, places, mask, sources, self._sources.mask(sources))
+        return self.forward(tokens, self._step)
+
+    def forward(self, tokens: Tensor, step: _Step) -> Tensor:
+        """All layers of a step; ``torch.compile(fullgraph=True)`` can capture it."""
+        x = self._embed(tokens, step.places[1])
         for index, layer in enumerate(self._layers):
             x = self._self_attention(index, layer, x, step)
             x = self._cross_attention(index, layer, x, step)

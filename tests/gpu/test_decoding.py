@@ -26,19 +26,40 @@ def test_the_hypotheses_of_a_cpu(decoding, device):
     assert_same(decode(decoding, device), decode(decoding, CPU), atol=1e-4)
 
 
-@pytest.mark.parametrize("decoding, beam", [("greedy", 1), ("blockwise", 1), ("beam", 3)])
-def test_the_hypotheses_of_fairseq_on_the_same_device(decoding, beam, device):
-    model = model_for(decoding).to(device)
+AGAINST_FAIRSEQ = pytest.mark.parametrize(
+    "decoding, beam", [("greedy", 1), ("blockwise", 1), ("beam", 3)]
+)
+HALF = pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+
+
+def ours_and_fairseqs(decoding, beam, device, dtype=torch.float32):
+    model = model_for(decoding).to(device, dtype)
     sample = batch_for(decoding, device)
     ours = generator_for(model, decoding).generate([model], sample)
     fairseq = SequenceGenerator([model], TASK.target_dictionary, beam_size=beam, max_len_b=15)
-    theirs = fairseq.generate([model], sample)
+    return ours, fairseq.generate([model], sample)
+
+
+@AGAINST_FAIRSEQ
+def test_the_hypotheses_of_fairseq_on_the_same_device(decoding, beam, device):
+    ours, theirs = ours_and_fairseqs(decoding, beam, device)
     assert tokens_of(ours) == tokens_of(theirs)
     for own, reference in zip(ours, theirs):
         assert own[0]["score"].item() == pytest.approx(reference[0]["score"].item(), abs=1e-4)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+@HALF
+@AGAINST_FAIRSEQ
+def test_fairseqs_hypotheses_in_half_precision(decoding, beam, dtype, device):
+    """Log-probabilities and scores are in fp32 in both."""
+    ours, theirs = ours_and_fairseqs(decoding, beam, device, dtype)
+    for own, reference in zip(ours, theirs):
+        assert own[0]["positional_scores"].dtype == reference[0]["positional_scores"].dtype
+        assert own[0]["score"].dtype == torch.float32
+    assert_near(ours, theirs)
+
+
+@HALF
 @pytest.mark.parametrize("decoding", MEMBERS)
 def test_half_precision_models(decoding, dtype, device):
     """As with --fp16."""
