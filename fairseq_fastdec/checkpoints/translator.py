@@ -391,6 +391,7 @@ def _applying(recorded: Mapping[str, Any], given: dict[str, Any]) -> dict[str, A
         left_out |= OF_BEAMS
     # The rule of transformers is for beams of one size that compete.
     is_other = method != "beam" or given.get("beam") == 1
+    is_other |= "diverse_beam_groups" in given
     if is_other or given.get("prune_threshold") is not None or given.get("sampling"):
         left_out.add("finalize")
     return {name: value for name, value in recorded.items() if name not in left_out}

@@ -6,12 +6,12 @@ from typing import Any, Optional
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 
-from ..processes.errors import flag_of
 from ..translating.generation_options import (
+    BEAM_FLAGS,
     CONSTRAINTS,
+    DIVERSE_BEAM_GROUPS,
     MATCH_SOURCE_LEN,
     NO_REPEAT,
-    OF_BEAMS,
     SAMPLING_FLAGS,
     check_kinds,
     check_values,
@@ -91,7 +91,7 @@ def asked_for(args: Any, extra: dict[str, Any], prefix_fn: Optional[Callable]) -
         "--sampling": getattr(args, "sampling", False),
         "--sampling-topk": getattr(args, "sampling_topk", -1) > 0,
         "--sampling-topp": not getattr(args, "sampling_topp", -1) <= 0,  # nor is NaN
-        "--diverse-beam-groups": getattr(args, "diverse_beam_groups", -1) > 0,
+        DIVERSE_BEAM_GROUPS: getattr(args, "diverse_beam_groups", -1) > 0,
         "--diversity-rate": not getattr(args, "diversity_rate", -1) <= -1,  # nor is NaN
         MATCH_SOURCE_LEN: getattr(args, "match_source_len", False),
         CONSTRAINTS: constraints is not None and constraints is not False,
@@ -125,7 +125,7 @@ def _instead(name: str, flag: str) -> str:
         return ""  # fairseq's generator cannot run its models
     if flag in SAMPLING_FLAGS:
         return " or use --decoding beam, which draws --beam samples of each sentence"
-    return f" or use --decoding {'beam' if flag in map(flag_of, OF_BEAMS) else 'fairseq'}"
+    return f" or use --decoding {'beam' if flag in BEAM_FLAGS else 'fairseq'}"
 
 
 def _check_one_hypothesis(name: str, beam: int, nbest: int) -> None:

@@ -11,7 +11,5 @@ These modules import neither torch nor fairseq, until a checkpoint is loaded.
 - ``openapi.py``     the OpenAPI description of the interface
 - ``metrics.py``     the metrics at ``/metrics``
 - ``texts.py``       splits texts into sentences
-- ``markup.py``      splits HTML into markup and texts
-- ``inline_tags.py`` translates texts with inline tags whole
 - ``languages.py``   the names of languages
 """

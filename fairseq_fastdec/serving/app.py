@@ -13,19 +13,20 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from ..translating import inline_tags, markup, placeholders
 from ..translating.alignments import HARD
 from ..translating.errors import QueueFull
 from ..translating.languages import Languages
 from ..translating.results import SentenceError, Translation
 from ..translating.translator import Translator
 from ..translating.turns import in_turns
-from . import inline_tags, markup
 from .config import ServerOptions
 from .detection import Detected, Detector
 from .languages import name_of
 from .metrics import MeasuredApp, Metrics
 from .openapi import description
 from .requests import (
+    FORMATS,
     MAX_ALTERNATIVES,
     alignment_of,
     alternatives_of,
@@ -37,7 +38,7 @@ from .requests import (
     texts_of,
 )
 from .slow_clients import in_time, while_connected
-from .texts import at_most, split_texts, translate_texts
+from .texts import at_most, split, split_texts, translate_texts
 
 PAGE = Path(__file__).with_name("page.html")
 AUTO = "auto"
@@ -153,20 +154,22 @@ class Service:
         texts = texts_of(fields, "q", self.options)
         source, target = string_of(fields, "source", AUTO), string_of(fields, "target")
         kind = string_of(fields, "format", "text")
-        if kind not in ("text", "html"):
-            raise HTTPException(400, f"format {kind!r}: choose from text, html")
+        if kind not in FORMATS:
+            raise HTTPException(400, f"format {kind!r}: choose from {', '.join(FORMATS)}")
         detected = self._detected(texts) if source.lower() == AUTO else None
         pair = self._pair(detected.language if detected else source, target)
         n = 1 + alternatives_of(fields)
+        if kind == "placeholders" and n > 1:
+            raise HTTPException(400, "format placeholders: only without alternatives")
         drafts = drafts_of(fields, len(texts), self.options)
-        if drafts and (n > 1 or kind == "html"):
+        if drafts and (n > 1 or kind != "text"):
             raise HTTPException(400, "draft: only with format text and without alternatives")
         aligned = None if (alignment := alignment_of(fields)) is None else Aligned(alignment)
-        if aligned is not None and (n > 1 or kind == "html"):
+        if aligned is not None and (n > 1 or kind != "text"):
             raise HTTPException(400, "alignment: only with format text and without alternatives")
         phrases = phrases_of(fields, self.options)
         given = (n, drafts, aligned, phrases)
-        found = await self._translated(request, pair, texts, kind == "html", *given)
+        found = await self._translated(request, pair, texts, kind, *given)
         answer: dict[str, Any] = {"translatedText": [best[0] for best in found]}
         if aligned is not None:
             parts = await split_texts(texts, pair.source)
@@ -187,7 +190,7 @@ class Service:
             raise HTTPException(400, "texts: must be a list of strings")
         texts = texts_of(fields, "texts", self.options)
         pair = self._pair(string_of(fields, "src_lang"), string_of(fields, "tgt_lang"))
-        found = await self._translated(request, pair, texts, False, 1)
+        found = await self._translated(request, pair, texts, "text", 1)
         return JSONResponse({"translations": [best[0] for best in found]})
 
     async def score(self, request: Request) -> Response:
@@ -314,14 +317,14 @@ class Service:
         request: Request,
         pair: LanguagePair,
         texts: list[str],
-        is_html: bool,
+        kind: str,
         n: int,
         drafts: Optional[list[str]] = None,
         aligned: Optional["Aligned"] = None,
         phrases: Mapping[str, Any] = MappingProxyType({}),
     ) -> list[list[str]]:
         """The n translations of each text, best first."""
-        work = self._translate_texts(pair, texts, is_html, n, drafts, aligned, phrases)
+        work = self._translate_texts(pair, texts, kind, n, drafts, aligned, phrases)
         return await self._answered(request, pair, work, sum(map(len, texts)))
 
     async def _answered(
@@ -368,7 +371,7 @@ class Service:
         self,
         pair: LanguagePair,
         texts: list[str],
-        is_html: bool,
+        kind: str,
         n: int,
         drafts: Optional[list[str]],
         aligned: Optional["Aligned"],
@@ -378,7 +381,7 @@ class Service:
         options: dict[str, Any] = {**pair.of_call(), **phrases}
         if n > 1:
             options |= {"nbest": n, "beam": max(n, pair.beam), "decoding": "beam"}
-        if is_html and n == 1 and pair.aligns:
+        if kind == "placeholders" or (kind == "html" and n == 1 and pair.aligns):
             aligned = Aligned(HARD)
         if aligned is not None:
             options |= {"details": True, "alignment": aligned.kind}
@@ -391,22 +394,30 @@ class Service:
                 best = aligned.keep(sentence, best)
             return [best] if isinstance(best, str) else best
 
-        if not is_html:
+        if kind == "text":
             split_drafts = None
             if drafts is not None:
                 split_drafts = await split_texts(drafts, pair.target)
             return await translate_texts(
                 texts, pair.source, translate, n, self.at_once, split_drafts
             )
-        documents: list[list[Any]] = [await in_turns(markup.split(text)) for text in texts]
-        if aligned is not None:
-            documents = [await in_turns(inline_tags.runs(pieces)) for pieces in documents]
+        documents: list[list[Any]]
+        if kind == "placeholders":
+            documents = [await in_turns(placeholders.runs(text)) for text in texts]
+        else:
+            documents = [await in_turns(markup.split(text)) for text in texts]
+            if aligned is not None:
+                documents = [await in_turns(inline_tags.runs(pieces)) for pieces in documents]
         strings = [piece.text for pieces in documents for piece in pieces if piece.text is not None]
         found = await translate_texts(strings, pair.source, translate, n, self.at_once)
         join = (
             markup.join
             if aligned is None
-            else partial(inline_tags.join, language=pair.source, found=aligned.translations)
+            else partial(
+                inline_tags.join,
+                parts_of=partial(split, language=pair.source),
+                found=aligned.translations,
+            )
         )
         ranks = [iter(best) for best in zip(*found)] or [iter(()) for _ in range(n)]
         # Python 3.10 has no asynchronous comprehensions inside others.

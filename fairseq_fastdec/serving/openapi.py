@@ -23,6 +23,7 @@ ALIGNMENT = (
     "target subword, from 0; or soft, for each target subword and the end of the sentence, the "
     "probabilities of the source subwords, and the sum of the others"
 )
+PLACEHOLDERS = "placeholders such as {name} and %s are carried over to the translation"
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -68,6 +69,15 @@ def description(
         )
         for name, kind in (("one", text), ("many", texts))
     }
+    placeholders = {"type": "string", "enum": ["placeholders"], "description": PLACEHOLDERS}
+    none = {"alternatives": {"type": "integer", "enum": [0]}}
+    with_placeholders = {
+        name: _object(
+            {"q": kind, "format": placeholders, **none, **languages, **key},
+            ["q", "format", "source", "target"],
+        )
+        for name, kind in (("one", text), ("many", texts))
+    }
     drafted = {
         name: _object(
             {
@@ -80,6 +90,9 @@ def description(
             ["q", "draft", "source", "target"],
         )
         for name, kind in (("one", text), ("many", texts))
+    }
+    others = {
+        name: (drafted[name], aligned[name], with_placeholders[name]) for name in ("one", "many")
     }
     curator = _object(
         {
@@ -140,10 +153,8 @@ def description(
             "/translate": _post(
                 "Translate a text or a list of texts",
                 {
-                    JSON: {
-                        "anyOf": [libretranslate, *drafted.values(), *aligned.values(), curator]
-                    },
-                    **dict.fromkeys(FORMS, {"anyOf": [form, drafted["one"], aligned["one"]]}),
+                    JSON: {"anyOf": [libretranslate, *others["many"], *others["one"], curator]},
+                    **dict.fromkeys(FORMS, {"anyOf": [form, *others["one"]]}),
                 },
                 translated,
             ),

@@ -18,6 +18,7 @@ from ..translating.turns import in_turns, turn
 from .config import ServerOptions
 from .texts import MOST_CHARS
 
+FORMATS = ("text", "html", "placeholders")
 MAX_ALTERNATIVES = 10
 MAX_FIELDS = 1100
 MAX_NAME = 32

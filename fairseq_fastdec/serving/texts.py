@@ -2,14 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice, repeat, zip_longest
+from itertools import chain, islice, repeat
 from typing import Any, Optional, TypeVar
 
 import sentencex
 
 from ..translating.language_codes import language_of
 from ..translating.results import BYTE_ORDER_MARK
+from ..translating.sentences import SplitText
 from ..translating.turns import in_turns
 
 Returned = TypeVar("Returned")
@@ -21,25 +21,6 @@ MOST_TIMES, MOST_MORE = 4, 200
 # The maximum length of a sentence: tokenisers take quadratic time for some texts.
 MOST_CHARS = 1000
 WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(0x3001)))) + BYTE_ORDER_MARK
-
-
-@dataclass(frozen=True)
-class SplitText:
-    """The sentences of a text and the separators between them.
-
-    Attributes:
-        sentences: n strings, without white space around them.
-        separators: n + 1 strings before, between and after the sentences: white space, and segments
-            without letters.
-    """
-
-    sentences: list[str]
-    separators: list[str]
-
-    def join(self, sentences: Iterable[str]) -> str:
-        """Join other sentences with the separators of this text."""
-        pairs = zip_longest(self.separators, sentences, fillvalue="")
-        return "".join(chain.from_iterable(pairs))
 
 
 def split(text: str, language: str) -> SplitText:

@@ -62,6 +62,8 @@ HONOURED: dict[str, ValidRange] = {
     ),
     # With inf there are no unknown words; with -inf scores become NaN.
     "unkpen": ValidRange(Real, -LARGEST, PLUS, "a number larger than -inf"),
+    "diverse_beam_groups": ValidRange(Integral, -1, PLUS, "a whole number of at least -1"),
+    "diverse_beam_strength": ValidRange(Real, 0, 1e4, "a number between 0 and 10000"),
     # Beyond this range float32 cannot represent the differences between log-probabilities.
     "temperature": ValidRange(
         Real, 1e-4, 1e4, "a number between 0.0001 and 10000; for the most probable tokens, use 1"
@@ -75,10 +77,15 @@ HONOURED_AS_GIVEN = frozenset({"unnormalized", "score_reference", "sampling", "n
 NO_REPEAT = "--no-repeat-ngram-size"
 CONSTRAINTS = "--constraints"
 MATCH_SOURCE_LEN = "--match-source-len"
+DIVERSE_BEAM_GROUPS = "--diverse-beam-groups"
+DIVERSE_BEAM_STRENGTH = "--diverse-beam-strength"
+BEAM_FLAGS = frozenset({CONSTRAINTS, MATCH_SOURCE_LEN, DIVERSE_BEAM_GROUPS})
 ALIGNMENTS = frozenset({"print_alignment", "replace_unk"})
 ALIGNMENT_FLAGS = frozenset(map(flag_of, ALIGNMENTS))
 SAMPLING_FLAGS = frozenset({"--sampling", "--sampling-topk", "--sampling-topp"})
 
+# Of --diverse-beam-strength, in fairseq.
+DEFAULT_STRENGTH = 0.5
 # The options of fixed beams, and their defaults.
 OF_BEAMS: dict[str, Any] = {"constraints": None, "match_source_len": False}
 # The options that no method of this package supports, and their defaults.
@@ -87,7 +94,6 @@ REFUSED: dict[str, Any] = {
     "max_len_a_mt": 0.0,
     "max_len_b_mt": 200,
     "lenpen_mt": 1.0,
-    "diverse_beam_strength": 0.5,
     "lm_weight": 0.0,
     "iter_decode_eos_penalty": 0.0,
     "iter_decode_max_iter": 10,
@@ -101,7 +107,6 @@ REFUSED: dict[str, Any] = {
 
 # Rejected by specific conditions in asked_for. Their defaults in fairseq.
 REFUSED_IF_ASKED_FOR: dict[str, Any] = {
-    "diverse_beam_groups": -1,
     "diversity_rate": -1.0,
     "print_step": False,
     "retain_iter_history": False,
@@ -170,6 +175,12 @@ def check_values(args: Any) -> None:
     if getattr(args, "no_repeat_ngram_size", 0) == 1:
         raise ValueError(
             f"{NO_REPEAT} 1: would forbid every repeated token; give 2 or more, or 0 to turn it off"
+        )
+    strength = getattr(args, "diverse_beam_strength", DEFAULT_STRENGTH)
+    if strength != DEFAULT_STRENGTH and getattr(args, "diverse_beam_groups", -1) <= 0:
+        raise ValueError(
+            f"{DIVERSE_BEAM_STRENGTH} {strength}: has no effect without {DIVERSE_BEAM_GROUPS}; "
+            "remove it"
         )
     _check_sampling(args)
 

@@ -1,10 +1,30 @@
 """The sentences of a call, with what the call says about each."""
 
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import Any, NamedTuple, Optional
 
 from .results import stripped, texts_of
+
+
+@dataclass(frozen=True)
+class SplitText:
+    """The sentences of a text and the separators between them.
+
+    Attributes:
+        sentences: n strings, without white space around them.
+        separators: n + 1 strings before, between and after the sentences: white space, and segments
+            without letters.
+    """
+
+    sentences: list[str]
+    separators: list[str]
+
+    def join(self, sentences: Iterable[str]) -> str:
+        """Join other sentences with the separators of this text."""
+        pairs = zip_longest(self.separators, sentences, fillvalue="")
+        return "".join(chain.from_iterable(pairs))
 
 
 class Sentence(NamedTuple):

@@ -16,6 +16,7 @@ import numpy as np
 from ..engine.kernels import loading
 from ..engine.searches import NO_RESTRICTIONS, Output, Recipe, Restrictions
 from ..processes import cores
+from . import tagged
 from .alignments import aligned
 from .languages import Languages
 from .phrases import check_consistent, check_takes, phrase_of
@@ -166,6 +167,7 @@ class Translator(ABC):
         constraints: Any = None,
         forbidden: Any = None,
         details: bool = False,
+        tags: Optional[str] = None,
         **options: Any,
     ) -> Any:
         """Translate text.
@@ -181,6 +183,9 @@ class Translator(ABC):
                 several is free. Only with ``decoding="beam"``, without sampling and pruning.
             forbidden: phrases that the translation does not contain, given like ``drafts``.
             details: return :class:`Translation` objects instead of strings.
+            tags: what the texts contain: ``"html"`` or ``"placeholders"``, such as ``{name}`` and
+                ``%s``. Texts are translated without them, and they are carried over by alignment.
+                Not with drafts, phrases, ``details`` and ``nbest`` above 1.
             options: decoding options of this call, see :func:`load`, and the languages ``source``
                 and ``target`` of a model that translates between many. ``glossary``, see
                 :func:`load`, replaces that of the model. ``alignment="hard"``, or
@@ -199,8 +204,11 @@ class Translator(ABC):
                 rejects or whose score is not finite. With ``details``, their :class:`Translation`
                 has an ``error``.
         """
-        request = self._request_of(options, details)
         given = dict(drafts=drafts, constraints=constraints, forbidden=forbidden)
+        if tags is not None:
+            tagged.check_alone(tags, **given, details=details or None)
+            return tagged.translated(self, texts, tags, options)
+        request = self._request_of(options, details)
         sentences = sentences_of(texts, **given)
         job: Any = None
         if len(sentences) == 1 and sentences[0].text:

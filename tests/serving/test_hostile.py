@@ -13,7 +13,8 @@ import time
 import pytest
 from starlette.requests import Request
 
-from fairseq_fastdec.serving import inline_tags, markup, requests, texts
+from fairseq_fastdec.serving import requests, texts
+from fairseq_fastdec.translating import inline_tags, markup
 from tests.support import hostile
 from tests.support.services import UpperCase, app_with, client_of
 

@@ -62,6 +62,18 @@ def test_inline_tags(translator):
     assert re.search("<a href='x'>das <i>Dokument</i></a>", found)
 
 
+def test_placeholders(translator):
+    app = create_app([LanguagePair("en", "de", translator, aligns=True)], ServerOptions())
+    text = "The file {name} is open. Print <b> %d pages.\nSave it."
+    found = translate(app, q=text, format="placeholders").json()["translatedText"]
+    expected = translate(app, q="The file is open. Print <b> pages.\nSave it.").json()
+    without = found.replace("{name}", "").replace("%d", "")
+    assert "".join(without.split()) == "".join(expected["translatedText"].split())
+    assert found.count("{name}") == found.count("%d") == found.count("\n") == 1
+    for fields in (dict(alternatives=1), dict(draft="x"), dict(alignment="hard")):
+        assert translate(app, q=text, format="placeholders", **fields).status_code == 400
+
+
 def test_scores_are_the_models(app, translator):
     pairs = [["Click the button.", "Klicken Sie auf die Schaltfläche."], ["x", ""]]
     fields = {"pairs": pairs, "source": "en", "target": "de"}

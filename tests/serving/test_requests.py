@@ -45,7 +45,7 @@ def test_a_list_in_a_form():
         ({"q": "a", "target": "x" * 33}, "target: must be a string of 1 to 32 characters"),
         ({"q": "a", "target": "fr"}, "source en, target fr: choose from en to de"),
         ({"q": "a", "target": "\udead"}, "target: has an unpaired surrogate"),
-        ({"q": "a", "format": "pdf"}, "format 'pdf': choose from text, html"),
+        ({"q": "a", "format": "pdf"}, "format 'pdf': choose from text, html, placeholders"),
         ({"q": "a", "alternatives": -1}, "alternatives: must be a whole number from 0 to 10"),
         ({"q": "a", "alternatives": True}, "alternatives: must be a whole number from 0 to 10"),
         ({"q": "a", "alternatives": "²"}, "alternatives: must be a whole number from 0 to 10"),

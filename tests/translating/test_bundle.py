@@ -74,8 +74,10 @@ def as_first_version(kind, given):
         old = {"threshold": given.pop("prune_threshold", math.inf), "width": given.pop("beam")}
         old["n_per_entry"] = given.pop("max_candidates")
         old["lets_wait"] = given.pop("finalize", "fairseq") == "paper"
-        for name in ("match_source_len", "counts_source_end"):
+        for name in ("match_source_len", "counts_source_end", "cumulative_diversity"):
             assert not given.pop(name, False)
+        for name in ("diverse_beam_groups", "diverse_beam_strength"):
+            assert not given.pop(name, 0)
         assert not given
         return "BeamOptions", old
     if kind == "blocks":

@@ -61,7 +61,7 @@ def test_every_option_of_fairseqs_has_its_place():
 
 
 OTHER_THAN_DEFAULT = {
-    "diverse_beam_groups": 2, "diversity_rate": 0.5, "print_step": True,
+    "diversity_rate": 0.5, "print_step": True,
     "retain_iter_history": True, "lm_path": "lm.pt",
     "retain_dropout_modules": ["TransformerDecoder"], "decoding_format": "unigram",
 }  # fmt: skip
@@ -80,12 +80,30 @@ def test_what_no_method_has_is_refused(model, name, decoding):
 
 
 @pytest.mark.parametrize("decoding", ["greedy", "jacobi", "double_token"])
-@pytest.mark.parametrize("name, value", [("constraints", "ordered"), ("match_source_len", True)])
+@pytest.mark.parametrize(
+    "name, value",
+    [("constraints", "ordered"), ("match_source_len", True), ("diverse_beam_groups", 2)],
+)
 def test_what_only_beams_have(model, name, value, decoding):
     message = f"^{flag_of(name)}: not possible with --decoding {decoding}"
     with pytest.raises(ValueError, match=message):
         decoded(model, decoding, **{name: value})
     decoded(model, "beam", match_source_len=True)
+    decoded(model, "beam", beam=4, diverse_beam_groups=2)
+
+
+@pytest.mark.parametrize("decoding", ["variable_beam", "streaming"])
+def test_what_only_fixed_beams_have(model, decoding):
+    message = f"^--diverse-beam-groups: not possible with --decoding {decoding}; .*--decoding beam"
+    with pytest.raises(ValueError, match=message):
+        decoded(model, decoding, beam=4, diverse_beam_groups=2)
+
+
+def test_a_strength_without_groups(model):
+    message = "^--diverse-beam-strength 0.3: has no effect without --diverse-beam-groups; remove it"
+    for decoding in ("beam", "greedy"):
+        with pytest.raises(ValueError, match=message):
+            decoded(model, decoding, diverse_beam_strength=0.3)
 
 
 @pytest.mark.parametrize("decoding", ["greedy", "lookahead", "beam", "streaming"])

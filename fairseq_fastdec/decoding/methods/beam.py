@@ -8,11 +8,19 @@ from typing import Any, Optional
 
 import numpy as np
 from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.search import DiverseBeamSearch
 from fairseq.sequence_generator import SequenceGenerator
 
 from ...engine.searches import Result, SearchOptions, check_constraints
 from ...processes.errors import flag_of
-from ...translating.generation_options import CONSTRAINTS, MATCH_SOURCE_LEN, SAMPLING_FLAGS
+from ...translating.generation_options import (
+    BEAM_FLAGS,
+    CONSTRAINTS,
+    DEFAULT_STRENGTH,
+    DIVERSE_BEAM_GROUPS,
+    MATCH_SOURCE_LEN,
+    SAMPLING_FLAGS,
+)
 from ..generator import DecodingGenerator
 from ..option_rules import given
 from ..request import Request
@@ -21,10 +29,17 @@ from .beams import Beam, BeamRule, results_of
 from .lexical_constraints import ConstraintState
 from .sampling import Draws
 
+PRUNING = ("prune_threshold", "max_candidates", "finalize")
+
 
 def counts_source_end() -> bool:
     """Whether the EOS of a source counts for fairseq's ``--match-source-len``: since 0.12.3."""
     return 'net_input["src_lengths"]' in inspect.getsource(SequenceGenerator._generate)
+
+
+def is_diversity_cumulative() -> bool:
+    """Whether common tokens of earlier steps count for fairseq's diverse beams: since 0.12.3."""
+    return "diversity_discount" in inspect.signature(DiverseBeamSearch.__init__).parameters
 
 
 class FixedBeam(DecodingGenerator):
@@ -34,14 +49,15 @@ class FixedBeam(DecodingGenerator):
     """
 
     accepts_blocks = False
-    honours = DecodingGenerator.honours | SAMPLING_FLAGS | {CONSTRAINTS, MATCH_SOURCE_LEN}
+    honours = DecodingGenerator.honours | SAMPLING_FLAGS | BEAM_FLAGS
     default_threshold = math.inf
     default_max_candidates: Optional[int] = None
     default_finalize = "fairseq"
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options, self.draws = self.options, Draws.from_args(self.args)
-        for name in ("prune_threshold", "max_candidates", "finalize"):
+        n_groups = self._checked_groups()
+        for name in PRUNING:
             value = getattr(options, name)
             if self.draws is not None and value is not None:
                 raise ValueError(
@@ -63,10 +79,38 @@ class FixedBeam(DecodingGenerator):
             max_candidates=given(options.max_candidates, self.default_max_candidates),
             finalize=str(given(options.finalize, self.default_finalize)),
             match_source_len=getattr(self.args, "match_source_len", False),
+            diverse_beam_groups=n_groups,
         )
+        if n_groups:
+            strength = getattr(self.args, "diverse_beam_strength", DEFAULT_STRENGTH)
+            self.rule.diverse_beam_strength = float(strength)
+            self.rule.cumulative_diversity = is_diversity_cumulative()
         if self.rule.match_source_len:
             self.rule.counts_source_end = counts_source_end()
         self._check_constraints(getattr(self.args, "constraints", None))
+
+    def _checked_groups(self) -> int:
+        """The number of groups of ``--diverse-beam-groups``; 0 for none.
+
+        Raises:
+            ValueError: if the groups are not of one size, or with another rule for candidates.
+        """
+        n_groups = max(getattr(self.args, "diverse_beam_groups", 0), 0)
+        others = [flag_of(name) for name in PRUNING if getattr(self.options, name) is not None]
+        for name in ("sampling", "constraints", "match_source_len"):
+            if getattr(self.args, name, None):
+                others.append(flag_of(name))
+        if n_groups and others:
+            raise ValueError(
+                f"{DIVERSE_BEAM_GROUPS} {n_groups}: cannot be combined with {others[0]}; remove "
+                "one of them"
+            )
+        if n_groups and self.beam % n_groups:
+            raise ValueError(
+                f"{DIVERSE_BEAM_GROUPS} {n_groups}: must divide --beam {self.beam}; change one of "
+                "them"
+            )
+        return n_groups
 
     def _check_constraints(self, constraints: Any) -> None:
         """
@@ -75,10 +119,12 @@ class FixedBeam(DecodingGenerator):
         """
         rule = self.rule
         is_other = self.draws is not None or rule.is_papers or rule.match_source_len
-        if constraints and (is_other or rule.prune_threshold < math.inf):
+        is_other |= rule.prune_threshold < math.inf or rule.diverse_beam_groups > 0
+        if constraints and is_other:
             raise ValueError(
                 f"{CONSTRAINTS}: not possible with --decoding {self.name}; use beam, without "
-                f"--sampling, {MATCH_SOURCE_LEN}, --prune-threshold and --finalize paper"
+                f"--sampling, {MATCH_SOURCE_LEN}, {DIVERSE_BEAM_GROUPS}, --prune-threshold and "
+                "--finalize paper"
             )
 
     def search_options(self) -> SearchOptions:

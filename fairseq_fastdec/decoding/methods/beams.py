@@ -4,8 +4,9 @@ Names follow Yang, Yao, DeNero and Klein (EMNLP 2020), sections 2 and 4 and appe
 """
 
 import math
-from dataclasses import dataclass, field
-from itertools import zip_longest
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import combinations, zip_longest
 from typing import Any, Optional
 
 import numpy as np
@@ -90,6 +91,11 @@ class Candidate:
         after = self.progress and self.progress.after(token)
         return Candidate([*self.tokens, token], [*self.scores, score], total, self.row, after)
 
+    def reduced(self, penalty: float) -> "Candidate":
+        """The candidate with a smaller score of its last token."""
+        scores = [*self.scores[:-1], self.scores[-1] - penalty]
+        return replace(self, scores=scores, total=self.total - penalty)
+
 
 @dataclass(eq=False)
 class Beam:
@@ -106,6 +112,7 @@ class Beam:
         growing: the candidates to be expanded, all of the same length, best first.
         waiting: finished candidates on the beam that are not the best one (appendix A.1).
         final: the hypotheses of the result.
+        overlap: how many tokens two groups of candidates have had in common, by their numbers.
         steps, expansions: the number of times the beam was expanded, and the total number of
             candidates expanded.
     """
@@ -120,6 +127,7 @@ class Beam:
     growing: list[Candidate] = field(default_factory=lambda: [Candidate([], [], 0.0)])
     waiting: list[Candidate] = field(default_factory=list)
     final: list[Candidate] = field(default_factory=list)
+    overlap: Counter[tuple[int, int]] = field(default_factory=Counter)
     steps: int = 0
     expansions: int = 0
 
@@ -144,6 +152,10 @@ class BeamRule:
         lenpen: the power of the length by which scores are divided; only for transformers' rules.
         match_source_len: whether outputs have as many tokens as their sources.
         counts_source_end: whether the EOS of sources counts, as in fairseq 0.12.3.
+        diverse_beam_groups: the number of groups of candidates, which divides k; 0 for none.
+        diverse_beam_strength: by how much a token's score is reduced for each candidate of an
+            earlier group that has it.
+        cumulative_diversity: whether common tokens of earlier steps count, as in fairseq 0.12.3.
     """
 
     beam: int
@@ -153,6 +165,9 @@ class BeamRule:
     lenpen: float = 1.0
     match_source_len: bool = False
     counts_source_end: bool = False
+    diverse_beam_groups: int = 0
+    diverse_beam_strength: float = 0.0
+    cumulative_diversity: bool = False
 
     @property
     def is_papers(self) -> bool:
@@ -167,7 +182,7 @@ class BeamRule:
     @property
     def n_extensions(self) -> int:
         """The number of extensions of a beam that compete. At least k of 2k are unfinished."""
-        return self.beam if self.is_papers else 2 * self.beam
+        return self.beam if self.is_papers or self.cumulative_diversity else 2 * self.beam
 
     def update(
         self, beam: Beam, extensions: list[Candidate], eos: int, are_samples: bool = False
@@ -178,6 +193,9 @@ class BeamRule:
             extensions: of the growing candidates, in their order.
             are_samples: whether they were drawn, so that they do not compete.
         """
+        if self.diverse_beam_groups:
+            self._update_as_diverse(beam, self._of_groups(beam, extensions, eos), eos)
+            return
         if not are_samples:
             extensions = sorted(extensions, key=_total, reverse=True)
             if beam.growing[0].progress is not None:
@@ -211,6 +229,56 @@ class BeamRule:
             banks.setdefault(extension.progress.bank, []).append(extension)
         ranks = zip_longest(*(banks[bank] for bank in sorted(banks, reverse=True)))
         return [extension for rank in ranks for extension in rank if extension is not None]
+
+    def _of_groups(self, beam: Beam, extensions: list[Candidate], eos: int) -> list[Candidate]:
+        """The best extensions of each group: the first of all groups, the second, and so on.
+
+        A candidate belongs to the group of its place on the beam. Each group avoids the tokens that
+        earlier groups choose (Vijayakumar et al. 2018).
+        """
+        n_groups, first = self.diverse_beam_groups, beam.growing[0]
+        n_own = self.n_extensions // n_groups
+        groups: list[list[Candidate]] = []
+        for number in range(n_groups):
+            penalties: Counter[int] = Counter()
+            for earlier, group in enumerate(groups):
+                for other in group:
+                    if other.total > -math.inf:
+                        penalties[other.tokens[-1]] += 1 + beam.overlap[earlier, number]
+            own = [
+                extension.reduced(self.diverse_beam_strength * penalties[extension.tokens[-1]])
+                for extension in extensions
+                if beam.length == 0 or (extension.row - first.row) % n_groups == number
+            ]
+            own = sorted(own, key=_total, reverse=True)[:n_own]
+            # Candidates that are not possible fill the other places; they cannot be extended.
+            own += [first.extended(eos, -math.inf, -math.inf) for _ in range(n_own - len(own))]
+            groups.append(own)
+        if self.cumulative_diversity:
+            for earlier, later in combinations(range(n_groups), 2):
+                beam.overlap[earlier, later] += sum(
+                    one.tokens[-1] == other.tokens[-1]
+                    for one, other in zip(groups[earlier], groups[later])
+                )
+        return [extension for rank in zip(*groups) for extension in rank]
+
+    def _update_as_diverse(self, beam: Beam, candidates: list[Candidate], eos: int) -> None:
+        """As in fairseq: candidates grow in the order of the groups, not in that of their scores.
+
+        With cumulative diversity, there are no others in place of those that have ended. These keep
+        the last places, and fairseq extends them beyond EOS.
+        """
+        n_open = self.beam - (len(beam.final) if self.cumulative_diversity else 0)
+        growing, over = list[Candidate](), list[Candidate]()
+        for place, own in enumerate(candidates):
+            is_end = own.tokens[-1] == eos and own.total > -math.inf
+            is_over = is_end or n_open <= place < self.beam
+            (over if is_over else growing).append(own)
+            if is_end and place < n_open and len(beam.final) < self.beam:
+                beam.final.append(own)
+        beam.growing = (growing + over)[: self.beam]
+        if all(own.tokens[-1] == eos for own in beam.growing):
+            beam.growing = []
 
     def _update_as_paper(self, beam: Beam, extensions: list[Candidate], eos: int) -> None:
         """Appendix A.1: a finished candidate stays on the beam until it is the best one."""

@@ -1,6 +1,7 @@
 """VAR-BATCH: beams whose width depends on the candidates' scores (Yang et al. 2020, section 3)."""
 
 from ...engine.rules import Limits
+from ...translating.generation_options import DIVERSE_BEAM_GROUPS
 from ..request import Request
 from .beam import FixedBeam
 
@@ -12,6 +13,7 @@ class VariableBeam(FixedBeam):
     --min-len is waived over its own prefix.
     """
 
+    honours = FixedBeam.honours - {DIVERSE_BEAM_GROUPS}
     default_threshold = 1.5
     default_max_candidates = 5
     default_finalize = "paper"

@@ -8,6 +8,7 @@ BeamSearch::BeamSearch(Models models, Rules given, const BeamOptions &options)
       schedule({}, options.beam),
       beams(options, rules) {
   if (options.sampling) sampler.emplace(options.draws, options.beam);
+  candidates.of_rows = options.diverse_beam_groups > 0;
 }
 
 std::vector<const Request *> BeamSearch::under_way() const {

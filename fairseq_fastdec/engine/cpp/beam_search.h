@@ -16,7 +16,7 @@ class BeamSearch : public Search {
   // Constraints decide which candidates stay, so that neither their scores nor draws can.
   bool takes_constraints() const override {
     return !options.sampling && !options.is_papers() && !options.match_source_len &&
-           options.prune_threshold == INFINITY;
+           !options.diverse_beam_groups && options.prune_threshold == INFINITY;
   }
 
  private:

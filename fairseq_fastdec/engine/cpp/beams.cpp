@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 namespace fastdec {
@@ -129,6 +130,67 @@ std::vector<Extension> Beams::allocated(int64_t number, std::vector<Extension> c
   return candidates;
 }
 
+std::vector<Extension> Beams::of_group(
+    int64_t number, const std::vector<RowExtension> &found,
+    const std::vector<std::vector<Extension>> &earlier) const {
+  const Beam &beam = beams[in_focus[number]];
+  const int64_t n_groups = options.diverse_beam_groups, group = int64_t(earlier.size());
+  std::map<int64_t, int64_t> n_common;  // by token
+  for (int64_t other = 0; other < group; ++other)
+    for (const Extension &own : earlier[other])
+      if (own.score > -INFINITY)
+        n_common[own.token] += 1 + beam.overlap[other * n_groups + group];
+  std::vector<Extension> chosen;
+  for (const RowExtension &own : found) {
+    if (beam.length && (own.row - starts[number]) % n_groups != group) continue;
+    const auto common = n_common.find(own.token);
+    const double penalty =
+        common == n_common.end() ? 0 : options.diverse_beam_strength * double(common->second);
+    chosen.push_back({own.total - float(penalty), own.token, row_entries[own.row], own.row});
+  }
+  std::stable_sort(chosen.begin(), chosen.end(), [](const Extension &one, const Extension &other) {
+    return one.score > other.score;
+  });
+  // Candidates that are not possible fill the other places; they cannot be extended.
+  const int64_t first = starts[number];
+  chosen.resize(options.n_candidates() / n_groups, {-INFINITY, eos, row_entries[first], first});
+  return chosen;
+}
+
+std::vector<Extension> Beams::of_groups(int64_t number, const std::vector<RowExtension> &found) {
+  const int64_t n_groups = options.diverse_beam_groups;
+  std::vector<int64_t> &overlap = beams[in_focus[number]].overlap;
+  overlap.resize(n_groups * n_groups);
+  std::vector<std::vector<Extension>> groups;
+  for (int64_t group = 0; group < n_groups; ++group)
+    groups.push_back(of_group(number, found, groups));
+  std::vector<Extension> candidates;
+  for (size_t rank = 0; rank < groups[0].size(); ++rank)
+    for (int64_t group = 0; group < n_groups; ++group) {
+      candidates.push_back(groups[group][rank]);
+      for (int64_t other = 0; options.cumulative_diversity && other < group; ++other)
+        overlap[other * n_groups + group] += groups[other][rank].token == groups[group][rank].token;
+    }
+  return candidates;
+}
+
+void Beams::judge_as_diverse(Beam &beam, const std::vector<Extension> &candidates) const {
+  const int64_t n_ended = options.cumulative_diversity ? int64_t(beam.finals.size()) : 0;
+  const int64_t n_open = options.beam - n_ended;
+  std::vector<Extension> over;
+  for (int64_t place = 0; place < int64_t(candidates.size()); ++place) {
+    const Extension &own = candidates[place];
+    const bool ends = own.token == eos && own.score > -INFINITY;
+    const bool is_over = ends || (n_open <= place && place < options.beam);
+    (is_over ? over : beam.children).push_back(own);
+    if (ends && place < n_open && has_final_room(beam)) beam.finish(own);
+  }
+  beam.children.insert(beam.children.end(), over.begin(), over.end());
+  beam.children.resize(options.beam);
+  const auto is_end = [this](const Extension &own) { return own.token == eos; };
+  if (std::all_of(beam.children.begin(), beam.children.end(), is_end)) beam.children.clear();
+}
+
 float Beams::least_score(const Beam &beam, const std::vector<Extension> &candidates) const {
   return std::max(candidates[0].score, beam.best_final) - float(options.prune_threshold);
 }
@@ -180,13 +242,19 @@ void Beams::judge_as_paper(Beam &beam, const std::vector<Extension> &candidates)
 void Beams::judge(const Extensions &found) {
   for (size_t number = 0; number < in_focus.size(); ++number) {
     Beam &beam = beams[in_focus[number]];
-    std::vector<Extension> candidates = candidates_of(int64_t(number), found);
+    std::vector<Extension> candidates;
+    if (options.diverse_beam_groups)
+      candidates = of_groups(int64_t(number), found.more[number]);
+    else
+      candidates = candidates_of(int64_t(number), found);
     if (beam.constraints)
       candidates = allocated(int64_t(number), std::move(candidates), found.more[number]);
     ++beam.steps, beam.expansions += beam.width();
     beam.waiting.clear(), beam.children.clear();
     if (candidates.empty()) continue;
-    if (options.is_papers())
+    if (options.diverse_beam_groups)
+      judge_as_diverse(beam, candidates);
+    else if (options.is_papers())
       judge_as_paper(beam, candidates);
     else if (options.is_hf())
       judge_as_hf(beam, candidates);

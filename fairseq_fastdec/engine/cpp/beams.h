@@ -27,6 +27,12 @@ struct BeamOptions {
   // Outputs have as many tokens as their sources: EOS is not possible before, and then has the score
   // 0, as in fairseq. fairseq 0.12.3 counts the EOS of sources, but not that of outputs.
   bool match_source_len = false, counts_source_end = false;
+  // The number of groups of candidates, each of which avoids the tokens of earlier ones; 0: none. A
+  // score is reduced by the strength for each candidate with the same token, and, as in fairseq
+  // 0.12.3, for each token that the groups have had in common.
+  int64_t diverse_beam_groups = 0;
+  double diverse_beam_strength = 0;
+  bool cumulative_diversity = false;
   // Samples do not compete: they have no order, and none is pruned.
   bool sampling = false;
   Sampling draws;
@@ -36,6 +42,9 @@ struct BeamOptions {
     visit("beam", beam), visit("prune_threshold", prune_threshold);
     visit("max_candidates", max_candidates), visit("finalize", finalize);
     visit("match_source_len", match_source_len), visit("counts_source_end", counts_source_end);
+    visit("diverse_beam_groups", diverse_beam_groups);
+    visit("diverse_beam_strength", diverse_beam_strength);
+    visit("cumulative_diversity", cumulative_diversity);
     visit("sampling", sampling), visit("sampling_topk", draws.topk);
     visit("sampling_topp", draws.topp);
   }
@@ -44,7 +53,9 @@ struct BeamOptions {
   bool is_hf() const { return finalize == "hf" || finalize == "hf_early"; }
   // Whether a sentence may go on with K candidates that have ended.
   bool improves() const { return finalize == "hf"; }
-  int64_t n_candidates() const { return is_papers() || sampling ? beam : 2 * beam; }
+  int64_t n_candidates() const {
+    return is_papers() || sampling || cumulative_diversity ? beam : 2 * beam;
+  }
 };
 
 // A partial translation: a token that continues another entry of its beam.
@@ -75,6 +86,8 @@ struct Beam {
   std::vector<EndedCandidate> finals, waiting;  // waiting ones best first
   float best_final = -INFINITY;
   std::vector<Extension> children;  // the candidates of a step that are extended
+  // [G, G], with groups: the number of tokens that two of them have had in common.
+  std::vector<int64_t> overlap;
   // [entries that have been expanded, n], to choose their successors; see Hypothesis. Entries are
   // expanded in their order.
   std::vector<float> attention;
@@ -132,6 +145,15 @@ class Beams {
   // first in their bank, then second, and so on (Post and Vilar 2018, section 3).
   std::vector<Extension> allocated(int64_t beam, std::vector<Extension> candidates,
                                    const std::vector<RowExtension> &more) const;
+  // The best extensions of each group of a beam in focus: the first of all groups, the second, and so
+  // on. An entry belongs to the group of its place on the beam (Vijayakumar et al. 2018).
+  std::vector<Extension> of_groups(int64_t beam, const std::vector<RowExtension> &found);
+  // The best extensions of a group, after those of earlier ones.
+  std::vector<Extension> of_group(int64_t beam, const std::vector<RowExtension> &found,
+                                  const std::vector<std::vector<Extension>> &earlier) const;
+  // fairseq's rule for groups: candidates grow in their order. With cumulative diversity there are no
+  // others in place of those that have ended, which keep the last places and are extended beyond EOS.
+  void judge_as_diverse(Beam &beam, const std::vector<Extension> &candidates) const;
   // fairseq's rule: candidates that end are final at once if they are among the best K.
   void judge_as_fairseq(Beam &beam, const std::vector<Extension> &candidates) const;
   // The rule of transformers: like fairseq's, but the best K of all that end are kept.

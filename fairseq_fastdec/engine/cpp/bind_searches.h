@@ -181,6 +181,15 @@ void check(const BeamOptions &options, const Models &) {
   require(options.prune_threshold >= 0, "prune_threshold: must not be negative");
   require(options.finalize == "fairseq" || options.finalize == "paper" || options.is_hf(),
           "finalize: unknown");
+  const int64_t n_groups = options.diverse_beam_groups;
+  const double strength = options.diverse_beam_strength;
+  require(n_groups >= 0 && (!n_groups || options.beam % n_groups == 0),
+          "diverse_beam_groups: must divide beam");
+  require(strength >= 0 && strength < INFINITY, "diverse_beam_strength: must be a number of at least 0");
+  require(!n_groups || (options.finalize == "fairseq" && !options.sampling &&
+                        !options.match_source_len && options.prune_threshold == INFINITY),
+          "diverse_beam_groups: not with other rules for candidates");
+  require(n_groups || !options.cumulative_diversity, "cumulative_diversity: needs groups");
   require(!options.is_hf() || options.prune_threshold == INFINITY, "prune_threshold: not with hf");
 }
 

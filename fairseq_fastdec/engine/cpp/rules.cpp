@@ -176,8 +176,9 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t max_candid
                      const Limits &limits, Extensions &extensions) {
   n_ranked = std::min({n_best, max_candidates, outputs.of_models()[0].n_outputs()});
   const Asked asked = asked_of_beams(beams, limits);
-  // The best token of a row with wanted tokens may not be missing.
-  rank(decoder, beams.n_rows, limits, asked, limits.some_wanted ? nullptr : &beams);
+  // The best tokens of rows that are not merged may not be missing.
+  const bool of_rows = limits.some_wanted || extensions.of_rows;
+  rank(decoder, beams.n_rows, limits, asked, of_rows ? nullptr : &beams);
   for (int64_t row = 0; limits.some_only && row < beams.n_rows; ++row) {
     if (!limits.is_forced(row)) continue;
     float *const own = scores.data() + row * n_ranked;
@@ -190,12 +191,15 @@ void Chooser::extend(Decoder &decoder, const BeamRows &beams, int64_t max_candid
       scores[row * n_ranked] = 0, tokens[row * n_ranked] = rules.eos;
   for (int64_t row = 0; row < beams.n_rows; ++row)
     if (limits.end_is_free[row]) free_end(row);
+  extensions.more.assign(beams.n_beams, {});
+  for (int64_t beam = 0; extensions.of_rows && beam < beams.n_beams; ++beam)
+    extensions.more[beam] = of_rows_of(beams, beam);
+  if (extensions.of_rows) return;
   extensions.n = n_best;
   extensions.totals.assign(beams.n_beams * n_best, IMPOSSIBLE);
   extensions.tokens.assign(beams.n_beams * n_best, 0);
   extensions.rows.assign(beams.n_beams * n_best, 0);
   for (int64_t beam = 0; beam < beams.n_beams; ++beam) merge(beams, beam, extensions);
-  extensions.more.assign(beams.n_beams, {});
   for (int64_t beam = 0; limits.some_wanted && beam < beams.n_beams; ++beam)
     extensions.more[beam] = more_of(beams, beam, limits, asked);
 }
@@ -235,6 +239,15 @@ std::vector<RowExtension> Chooser::more_of(const BeamRows &beams, int64_t beam,
       add(asked.scores[row * asked.n + int64_t(number)], wanted[number], row);
   }
   return more;
+}
+
+std::vector<RowExtension> Chooser::of_rows_of(const BeamRows &beams, int64_t beam) const {
+  std::vector<RowExtension> found;
+  for (int64_t row = beams.starts[beam]; row < beams.starts[beam + 1]; ++row)
+    for (int64_t at = row * n_ranked; at < (row + 1) * n_ranked; ++at)
+      if (const float total = scores[at] + beams.totals[row]; total > IMPOSSIBLE)
+        found.push_back({total, tokens[at], row});
+  return found;
 }
 
 void Chooser::merge(const BeamRows &beams, int64_t beam, Extensions &extensions) const {

@@ -130,6 +130,8 @@ struct Extensions {
   // Of each beam, for rows with wanted tokens: the best extension, and those by wanted tokens. Some
   // can be among the n best too.
   std::vector<std::vector<RowExtension>> more;
+  // Whether, instead of all of these, `more` is to have the n best extensions of each row.
+  bool of_rows = false;
 };
 
 // The number of stored distributions over the vocabulary: 16 MiB for 32,000 types. More of them
@@ -187,6 +189,8 @@ class Chooser {
   // The best extension of each row with wanted tokens, and those by wanted tokens.
   std::vector<RowExtension> more_of(const BeamRows &beams, int64_t beam, const Limits &limits,
                                     const Asked &asked) const;
+  // The best extensions of all rows of a beam.
+  std::vector<RowExtension> of_rows_of(const BeamRows &beams, int64_t beam) const;
   // Gives EOS the score 0 in a row.
   void free_end(int64_t row);
   // Merges the tokens of a beam's rows into its best extensions.

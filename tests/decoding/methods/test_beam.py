@@ -3,11 +3,11 @@
 import math
 
 import pytest
-from fairseq.search import LengthConstrainedBeamSearch
+from fairseq.search import DiverseBeamSearch, LengthConstrainedBeamSearch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.decoding.methods.beam import counts_source_end
+from fairseq_fastdec.decoding.methods.beam import counts_source_end, is_diversity_cumulative
 from fairseq_fastdec.decoding.methods.beams import Beam, BeamRule, Candidate
 from tests.support import tiny
 from tests.support.against_fairseq import (
@@ -16,7 +16,14 @@ from tests.support.against_fairseq import (
     options_strategy,
 )
 from tests.support.compiled import compiled, examples
-from tests.support.to_read import assert_as_compiled, assert_same_lists, decoded, method_to_read
+from tests.support.to_read import (
+    assert_as_compiled,
+    assert_same_lists,
+    compiled_method,
+    decoded,
+    fp64_model,
+    method_to_read,
+)
 from tests.support.trained_models import TASK, stock_model
 
 EOS = TASK.target_dictionary.eos()
@@ -64,6 +71,98 @@ def test_match_source_len_is_fairseqs(options, lengths, beam, width, size, count
         found = decoded(models, sample, "beam", prefix=prefix, **options)
         assert_same_lists(found, expected)
         assert_as_compiled(models, sample, "beam", prefix=prefix, **options)
+
+
+def diverse_hypotheses(models, sample, beam, groups, strength, cumulative, prefix, **options):
+    """fairseq's, with the rule of 0.12.2 or of 0.12.3 (cumulative)."""
+    rule = DiverseBeamSearch(TASK.target_dictionary, groups, strength)
+    if is_diversity_cumulative():
+        rule.diversity_discount, rule.candidate_multiple = (1.0, 1) if cumulative else (0.0, 2)
+    return fairseq_hypotheses(
+        models, sample, prefix, beam_size=beam, search_strategy=rule, **options
+    )
+
+
+GROUPS = st.tuples(st.integers(1, 4), st.integers(1, 3), st.sampled_from([0.0, 0.3, 1.0, 4.0]))
+RULE_OF_FAIRSEQ = "fairseq_fastdec.decoding.methods.beam.is_diversity_cumulative"
+RULES = [is_diversity_cumulative()] + [False] * is_diversity_cumulative()
+
+
+DIVERSE = given(
+    options=options_strategy, lengths=lengths_strategy, diversity=GROUPS,
+    width=st.none() | st.integers(1, 3), size=st.sampled_from([0, 3]),
+    trained=st.booleans(), cumulative=st.sampled_from(RULES),
+)  # fmt: skip
+
+
+@settings(max_examples=15)
+@DIVERSE
+def test_diverse_beams_are_fairseqs(options, lengths, diversity, width, size, trained, cumulative):
+    """In fp64, where no candidates are equal by chance."""
+    groups, of_group, strength = diversity
+    if of_group > 1 and width is not None:
+        # With more, fairseq counts arbitrary tokens among the impossible ones.
+        width = 1
+    sample = tiny.random_batch(TASK, [max(length, width or 0) for length in lengths])
+    prefix = None if width is None else sample["target"][:, :width]
+    options, models = dict(options, no_repeat_ngram_size=size), [fp64_model(trained)]
+    beam = groups * of_group
+    expected = diverse_hypotheses(
+        models, sample, beam, groups, strength, cumulative, prefix, **options
+    )
+    options.update(beam=beam, diverse_beam_groups=groups, diverse_beam_strength=strength)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RULE_OF_FAIRSEQ, lambda: cumulative)
+        found = decoded(models, sample, "beam", prefix=prefix, **options)
+    assert_same_lists(found, expected)
+
+
+@compiled
+# In fp32, some candidates are equal by chance.
+@settings(max_examples=examples(15), derandomize=True)
+@DIVERSE
+def test_compiled_diverse_beams(options, lengths, diversity, width, size, trained, cumulative):
+    groups, of_group, strength = diversity
+    sample = tiny.random_batch(TASK, [max(length, width or 0) for length in lengths])
+    prefix = None if width is None else sample["target"][:, :width]
+    options = dict(options, no_repeat_ngram_size=size, beam=groups * of_group)
+    options.update(diverse_beam_groups=groups, diverse_beam_strength=strength)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RULE_OF_FAIRSEQ, lambda: cumulative)
+        models = [stock_model(trained=trained), stock_model(1)]
+        assert_as_compiled(models, sample, "beam", prefix=prefix, **options)
+
+
+@compiled
+@pytest.mark.parametrize("cumulative", RULES)
+@pytest.mark.parametrize("beam, groups, strength", [(4, 4, 0.5), (6, 2, 1.0), (6, 3, 0.2)])
+def test_diverse_beams_of_ensembles_in_fp32(beam, groups, strength, cumulative, monkeypatch):
+    models, sample = [stock_model(0), stock_model(1)], tiny.random_batch(TASK, [7, 2, 9, 4, 5])
+    given = dict(max_len_a=1.2, max_len_b=4)
+    expected = diverse_hypotheses(models, sample, beam, groups, strength, cumulative, None, **given)
+    monkeypatch.setattr(RULE_OF_FAIRSEQ, lambda: cumulative)
+    given.update(beam=beam, diverse_beam_groups=groups, diverse_beam_strength=strength)
+    generator = compiled_method(models, "beam", **given)
+    assert generator.decodes_compiled()
+    assert_same_lists(generator.generate(models, sample), expected)
+
+
+@pytest.mark.parametrize(
+    "method, options, message",
+    [
+        ({}, dict(beam=5), "--diverse-beam-groups 2: must divide --beam 5; change one of them"),
+        (dict(max_candidates=3), {}, "cannot be combined with --max-candidates; remove one"),
+        (dict(finalize="paper"), {}, "cannot be combined with --finalize; remove one"),
+        ({}, dict(sampling=True), "cannot be combined with --sampling; remove one"),
+        ({}, dict(constraints="ordered"), "cannot be combined with --constraints; remove one"),
+        ({}, dict(match_source_len=True), "cannot be combined with --match-source-len; remove"),
+    ],
+)
+def test_what_diverse_beams_cannot_be_combined_with(method, options, message):
+    with pytest.raises(ValueError, match=f"^--diverse-beam-groups 2: .*{message[-30:]}"):
+        method_to_read(
+            [stock_model()], "beam", method, **{"beam": 4, "diverse_beam_groups": 2, **options}
+        )
 
 
 @pytest.mark.parametrize("decoding", ["variable_beam", "streaming"])

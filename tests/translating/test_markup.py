@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.serving import markup
+from fairseq_fastdec.translating import markup
 
 TOOT = (
     '<p>Hello <span class="h-card" translate="no"><a href="https://a.example/@bob" '

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fairseq_fastdec.serving import markup, open_elements
+from fairseq_fastdec.translating import markup, open_elements
 
 
 def translated(document):

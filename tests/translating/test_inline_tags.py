@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.serving import inline_tags, markup
-from fairseq_fastdec.serving.inline_tags import MOST_TAGS, Run, runs, spans
 from fairseq_fastdec.serving.texts import split
+from fairseq_fastdec.translating import inline_tags, markup
+from fairseq_fastdec.translating.inline_tags import MOST_TAGS, Run, runs, spans
 from fairseq_fastdec.translating.results import Translation
+from tests.support.reversed_words import reversed_words
 
 
 def runs_of(document):
@@ -25,21 +26,14 @@ def translated(document, translate):
     texts = [piece.text for piece in pieces if piece.text is not None]
     found, whole = {}, []
     for text in texts:
-        parts = split(text, "en")
+        parts = parts_of(text)
         found.update((sentence, translate(sentence)) for sentence in parts.sentences)
         whole.append(parts.join(found[sentence].text for sentence in parts.sentences))
-    return "".join(inline_tags.join(pieces, iter(whole), "en", found)), whole
+    return "".join(inline_tags.join(pieces, iter(whole), parts_of, found)), whole
 
 
-def reversed_words(sentence):
-    """A translation with the words in reverse, each aligned with its own."""
-    words = sentence.split()
-    n = len(words)
-    pairs = [(n - 1 - number, number) for number in range(n)]
-    target = [word.upper() for word in reversed(words)]
-    return Translation(
-        " ".join(target), tokens=(*target,), source_tokens=(*words,), alignment=pairs
-    )
+def parts_of(text):
+    return split(text, "en")
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,21 @@
 """Translates texts with inline tags as a whole, and carries the tags over by alignment.
 
-A *run* consists of texts that only inline tags separate. It is translated without tags. Each word
+A *run* consists of texts that only inline tags or placeholders separate. It is translated without
+them. Each word
 of the translation is put into the elements that contain the source word that it is aligned with.
 The result is well-formed, and its text is that without tags, whatever the alignment is. An element
 whose words are apart in the translation occurs several times; one without words is empty.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Optional, Union
 
-from ..translating.results import Translation
 from . import markup
 from .markup import ATTRIBUTES, MARKUP, TAG_END, Piece, end_of, escaped, in_one_line, unescaped
-from .texts import SplitText, split
+from .results import Translation
+from .sentences import SplitText
 
 INLINE = set(
     "a abbr b bdi bdo big cite del dfn em font i ins kbd label mark q s samp small span strike "
@@ -27,6 +28,7 @@ MOST_TAGS = 100
 ATOM = re.compile(r"\w+|\W")
 # What Moses and subword codes add to the characters of a text.
 ADDED = re.compile("@@$|^\u2581|@-@")
+LETTER, CLOSING = re.compile(r"\w"), re.compile(r"[,.;:!?)\]}]")
 # A character of a subword is looked for in this part of the text.
 WINDOW = 32
 # The elements around a place, the outermost one first.
@@ -53,27 +55,31 @@ class InlineElement(NamedTuple):
     Attributes:
         tags: the start and the end tag; the end tag of an element without content is empty.
         around: the elements that contain it.
+        beside: the characters before and behind a placeholder; empty at the ends of its text.
     """
 
     start: int
     end: int
     tags: tuple[str, str]
     around: Path
+    beside: tuple[str, str] = ("", "")
 
 
 @dataclass
 class Run:
-    """Texts that only inline tags separate.
+    """Texts that only inline tags or placeholders separate.
 
     Attributes:
         source: the run as it is in the document.
         text: the text to translate, without character references.
-        elements: in the order of their start tags.
+        elements: in the order of their start tags; a placeholder is one without content.
+        is_html: whether the translation has character references.
     """
 
     source: str
     text: str
     elements: list[InlineElement] = field(default_factory=list)
+    is_html: bool = True
 
     def path(self, place: int) -> Path:
         """The elements around a character of the text."""
@@ -212,26 +218,26 @@ def _run_of(tokens: Sequence[RunPart]) -> Run:
 def join(
     pieces: Iterable[Union[Piece, Run]],
     translations: Iterator[str],
-    language: str,
+    parts_of: Callable[[str], SplitText],
     found: Mapping[str, Translation],
 ) -> Iterator[str]:
     """The parts of a document, with translations in place of texts and runs.
 
     Args:
         translations: of each text and run.
-        language: the language of the document.
+        parts_of: splits a text into sentences.
         found: the translations of all sentences with hard alignments, by sentence.
     """
     for piece in pieces:
         if isinstance(piece, Run):
             next(translations)
-            yield with_tags(piece, split(piece.text, language), found)
+            yield with_tags(piece, parts_of(piece.text), found)
         else:
             yield from markup.join([piece], translations)
 
 
 def with_tags(run: Run, parts: SplitText, found: Mapping[str, Translation]) -> str:
-    """The translation of a run as HTML.
+    """The translation of a run, with its tags or placeholders.
 
     Args:
         parts: the sentences of its text.
@@ -247,7 +253,9 @@ def with_tags(run: Run, parts: SplitText, found: Mapping[str, Translation]) -> s
             own_chunks = _between_words(_chunks_of(run, place, sentence, found[sentence]))
             chunks += _closed(own_chunks)
             place += len(sentence)
-    return _rendered(run, _between_words(chunks))
+    chunks = _between_words(chunks)
+    _place_others(run, chunks)
+    return _rendered(run, chunks) if run.is_html else _spaced(run, chunks)
 
 
 def _chunks_of(run: Run, first: int, sentence: str, translation: Translation) -> list[AlignedPart]:
@@ -327,8 +335,8 @@ def _closed(chunks: list[AlignedPart]) -> list[AlignedPart]:
     return [chunk._replace(path=path) for chunk, path in zip(chunks, paths)]
 
 
-def _rendered(run: Run, chunks: list[AlignedPart]) -> str:
-    """The HTML of chunks. Elements without chunks are put before the words that follow them."""
+def _place_others(run: Run, chunks: list[AlignedPart]) -> None:
+    """Put elements without chunks before the words that follow them."""
     used = {number for chunk in chunks for number in chunk.path}
     for number in reversed(range(len(run.elements))):
         if number in used:
@@ -338,6 +346,10 @@ def _rendered(run: Run, chunks: list[AlignedPart]) -> str:
         at = min(behind, key=lambda at: (chunks[at].place, at), default=len(chunks))
         chunks.insert(at, AlignedPart("", (*own.around, number), own.start))
         used.update(chunks[at].path)
+
+
+def _rendered(run: Run, chunks: list[AlignedPart]) -> str:
+    """The HTML of chunks."""
     parts, opened = list[str](), Path()
     for chunk in [*chunks, AlignedPart("", (), 0)]:
         n = n_common(opened, chunk.path)
@@ -345,4 +357,20 @@ def _rendered(run: Run, chunks: list[AlignedPart]) -> str:
         parts += [run.elements[number].tags[0] for number in chunk.path[n:]]
         parts.append(escaped(chunk.text))
         opened = chunk.path
+    return "".join(parts)
+
+
+def _spaced(run: Run, chunks: list[AlignedPart]) -> str:
+    """Chunks and placeholders, which do not join words that are apart in the source."""
+    parts, last, after = list[str](), "", "a"
+    for chunk in chunks:
+        part, is_apart = chunk.text, LETTER.match(chunk.text) and not LETTER.match(after)
+        after = "a"
+        if chunk.path:
+            own = run.elements[chunk.path[-1]]
+            part, (before, after) = own.tags[0], own.beside
+            is_apart = LETTER.match(last) and not LETTER.match(before)
+            is_apart = is_apart or (CLOSING.match(last) and not before.strip())
+        parts += [" ", part] if is_apart else [part]
+        last = part[-1:]
     return "".join(parts)
