@@ -154,11 +154,10 @@ def _add_checkpoint_options(parser: argparse.ArgumentParser) -> list[str]:
         group.add_argument(flag_of(name), type=kind, metavar=metavar, help=valid.reason)
     for name in ("sampling", "unnormalized"):
         group.add_argument(flag_of(name), action="store_true", help="as in fairseq")
-    add_glossary_option(group)
     grouped: Any = Grouped(parser, fields(DecodingOptions))
     gen_parser_from_dataclass(grouped, DecodingOptions(), delete_default=True)
     own = {field.name for field in fields(DecodingOptions)} - {"_name"}
-    return [*searching, "sampling", "unnormalized", "glossary", *own]
+    return [*searching, "sampling", "unnormalized", *own]
 
 
 def _checkpoints(args: argparse.Namespace, names: list[str]) -> CorpusModel:

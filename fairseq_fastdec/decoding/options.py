@@ -14,6 +14,7 @@ from hydra.core.config_store import ConfigStore
 from ..packing.precision import PRECISIONS
 from ..translating.generation_options import READ_BY_COMMANDS
 from ..translating.registry import STOCK
+from .glossary_file import GlossaryOptions
 from .methods.acceptance import AcceptanceOptions
 from .methods.beams import PruningOptions
 from .methods.blockwise import BlockwiseOptions
@@ -89,6 +90,7 @@ class GeneralOptions:
 class DecodingOptions(
     StreamingOptions,
     PruningOptions,
+    GlossaryOptions,
     GuessOptions,
     GivenDraftOptions,
     LookaheadOptions,

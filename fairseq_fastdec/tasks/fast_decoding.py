@@ -21,8 +21,9 @@ from ..fairseq_patches.mapped_checkpoints import read_weights
 from ..orders.token_order import LEFT_TO_RIGHT, TRAINING_OF_TWO, TokenOrder, trained_order
 from ..packing.release import release_once_prepared
 from ..translating.generation_options import check_kinds
+from ..translating.languages import Pair
 from ..translating.registry import STOCK
-from ..translating.text import segmented
+from ..translating.text import detokenized, segmented
 from ..translating.translation_memory import TranslationMemory
 from .decoding_commands import is_decoding_command, warn_of_beam, warn_of_shards
 from .stock_generator import for_one_beam, settings_of
@@ -208,6 +209,11 @@ class FastDecoding(Task):
             self.check_token_order("--draft-file, --memory-source")
             generator.drafts.segmented = self._segmented
             self._drafts = generator.drafts
+        glossary = getattr(generator, "glossary", None)
+        if glossary is not None:
+            glossary.segmented, glossary.plain = self._segmented, self._plain
+            names = (getattr(self._options, f"{side}_lang", None) for side in ("source", "target"))
+            glossary.pair = Pair(*names)
         return generator
 
     def check_token_order(self, option: str) -> None:
@@ -223,17 +229,20 @@ class FastDecoding(Task):
             )
 
     def build_tokenizer(self, args: Any) -> Any:
-        """See fairseq; drafts are also tokenised with it."""
+        """See fairseq; drafts and terms are also tokenised with it."""
         self._segmenters["tokenizer"] = tokenizer = super().build_tokenizer(args)
         return tokenizer
 
     def build_bpe(self, args: Any) -> Any:
-        """See fairseq; drafts are also segmented with it."""
+        """See fairseq; drafts and terms are also segmented with it."""
         self._segmenters["bpe"] = bpe = super().build_bpe(args)
         return bpe
 
     def _segmented(self, text: str) -> str:
         return segmented(text, map(self._segmenters.get, ("tokenizer", "bpe")))
+
+    def _plain(self, text: str) -> str:
+        return detokenized(text, map(self._segmenters.get, ("bpe", "tokenizer")))
 
     def build_dataset_for_inference(self, src_tokens: Any, src_lengths: Any, **kwargs: Any) -> Any:
         """See fairseq; fairseq-interactive calls it for each buffer of lines."""

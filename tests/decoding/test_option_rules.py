@@ -107,7 +107,9 @@ def test_values_of_our_own_that_mean_nothing(option, value, message):
 
 def test_every_option_of_ours_is_checked():
     """Numbers have a least value, names are one of a few, paths are opened when they are read."""
-    paths = {"decoding_stats", "shortlist", "draft_file", "memory_source", "memory_target"}
+    paths = {
+        "decoding_stats", "shortlist", "draft_file", "memory_source", "memory_target", "glossary",
+    }  # fmt: skip
     flags = {option.name for option in FIELDS.values() if option.type is bool}
     assert set(FIELDS) == {*MINIMA, *CHOICES, *paths, *flags}
 

@@ -22,6 +22,7 @@ from ...translating.generation_options import (
     SAMPLING_FLAGS,
 )
 from ..generator import DecodingGenerator
+from ..glossary_file import GlossaryFile, check_order
 from ..option_rules import given
 from ..request import Request
 from .beam_batch import BeamBatch
@@ -53,9 +54,11 @@ class FixedBeam(DecodingGenerator):
     default_threshold = math.inf
     default_max_candidates: Optional[int] = None
     default_finalize = "fairseq"
+    glossary: Optional[GlossaryFile] = None
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options, self.draws = self.options, Draws.from_args(self.args)
+        check_order(options, self.args)
         n_groups = self._checked_groups()
         for name in PRUNING:
             value = getattr(options, name)
@@ -66,7 +69,7 @@ class FixedBeam(DecodingGenerator):
                 )
         if self.draws is not None:
             self.rule = BeamRule(self.beam, math.inf, None, "fairseq")
-            self._check_constraints(getattr(self.args, "constraints", None))
+            self._open_glossary()
             if getattr(self.args, "match_source_len", False):
                 raise ValueError(
                     f"{MATCH_SOURCE_LEN}: cannot be combined with --sampling; remove it"
@@ -87,7 +90,24 @@ class FixedBeam(DecodingGenerator):
             self.rule.cumulative_diversity = is_diversity_cumulative()
         if self.rule.match_source_len:
             self.rule.counts_source_end = counts_source_end()
+        self._open_glossary()
+
+    def _open_glossary(self) -> None:
+        """
+        Raises:
+            ValueError: for a file that cannot be read, terms that are not valid, sources that are
+                not tokens, and rules with which constraints are not possible.
+        """
         self._check_constraints(getattr(self.args, "constraints", None))
+        path = self.options.glossary
+        if path is None:
+            return
+        self._check_constraints(path, f"--glossary {path}")
+        if self.source_dictionary is None:
+            raise ValueError(
+                f"--glossary {path}: the model's sources are not tokens of a dictionary; remove it"
+            )
+        self.glossary = GlossaryFile(path, self.source_dictionary, self.dictionary)
 
     def _checked_groups(self) -> int:
         """The number of groups of ``--diverse-beam-groups``; 0 for none.
@@ -112,8 +132,11 @@ class FixedBeam(DecodingGenerator):
             )
         return n_groups
 
-    def _check_constraints(self, constraints: Any) -> None:
+    def _check_constraints(self, constraints: Any, flag: str = CONSTRAINTS) -> None:
         """
+        Args:
+            flag: what they were given as.
+
         Raises:
             ValueError: for constraints with samples, or rules that compare candidates by score.
         """
@@ -122,7 +145,7 @@ class FixedBeam(DecodingGenerator):
         is_other |= rule.prune_threshold < math.inf or rule.diverse_beam_groups > 0
         if constraints and is_other:
             raise ValueError(
-                f"{CONSTRAINTS}: not possible with --decoding {self.name}; use beam, without "
+                f"{flag}: not possible with --decoding {self.name}; use beam, without "
                 f"--sampling, {MATCH_SOURCE_LEN}, {DIVERSE_BEAM_GROUPS}, --prune-threshold and "
                 "--finalize paper"
             )
@@ -151,6 +174,13 @@ class FixedBeam(DecodingGenerator):
             yield result
 
     def prepare_request(self, request: Request) -> None:
+        if self.glossary is not None:
+            of_terms = self.glossary.constraints_of(request.sources.content.tolist())
+            if any(of_terms):
+                request.constraints = [
+                    [*phrases, *(phrase for phrase in own if phrase not in phrases)]
+                    for phrases, own in zip(request.constraints or repeat([]), of_terms)
+                ]
         self._check_constraints(request.constraints)
         if request.constraints is not None:
             n_forced, max_lens = request.n_forced(self.rules.pad), self.limits(request).max_lens
