@@ -26,6 +26,7 @@ ELSEWHERE = {
     "benchmarks/imported/__main__.py": "benchmarks/imported/test_command.py",
     "benchmarks/imported/engines.py": "benchmarks/imported/test_command.py",
     "benchmarks/imported/models.py": "benchmarks/imported/test_command.py",
+    "benchmarks/launches/__main__.py": "benchmarks/launches/test_command.py",
     "benchmarks/profile_engine/__main__.py": "benchmarks/profile_engine/test_command.py",
     "data/draft_lines.py": "decoding/test_draft_file.py",
     "checkpoints/scoring.py": "translating/test_scoring.py",

@@ -102,7 +102,7 @@ def counts_of(name: str) -> list[Counts]:
 
 
 def fairseqs_run(name: str) -> tuple[Callable[[], Any], Any, str]:
-    """What decodes with fairseq's search, and the method that begins a step."""
+    """A function that decodes with fairseq's search, and the method that begins a step."""
     model, dictionary = network_of(STOCK)
     beam = FAIRSEQ[name]
     generator = SequenceGenerator([model], dictionary, beam_size=beam, max_len_b=MAX_LEN)
@@ -111,7 +111,7 @@ def fairseqs_run(name: str) -> tuple[Callable[[], Any], Any, str]:
 
 
 def own_run(name: str) -> tuple[Callable[[], Any], Any, str]:
-    """What decodes with a method in torch, and the method that begins a step."""
+    """A function that decodes with a method in torch, and the method that begins a step."""
     decoding, beam, kind = METHODS[name]
     model, dictionary = network_of(kind)
     given = argparse.Namespace(beam=beam, max_len_b=MAX_LEN)

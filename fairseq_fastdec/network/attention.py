@@ -24,7 +24,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor, n_heads:
 
 
 def mask_of(hidden: Tensor, like: Tensor) -> Tensor:
-    """What is added to the scores of keys: ``-inf`` for hidden ones, 0 for others.
+    """The mask that is added to the scores of keys: ``-inf`` for hidden ones, 0 for others.
 
     torch would convert a bool mask in each attention.
 

@@ -107,7 +107,7 @@ class SourceCache:
     def __init__(self, n_layers: int, dim: int, like: Tensor) -> None:
         self._data = like.new_zeros(n_layers, 2, 0, 0, dim)
         self.of_row: Optional[Tensor] = None
-        # What is added to the scores of keys, [S, L].
+        # See attention.mask_of: [S, L].
         self._mask = like.new_zeros(0, 0)
 
     @property
@@ -145,7 +145,7 @@ class SourceCache:
         return keys, values
 
     def mask(self, sources: Optional[Tensor]) -> Tensor:
-        """What is added to the scores of keys: ``[R', 1, L]``."""
+        """The mask of sources, from :meth:`sources_of`: ``[R', 1, L]``."""
         return (self._mask if sources is None else self._mask[sources])[:, None]
 
     def select(self, rows: Tensor, is_subset: bool) -> None:

@@ -13,7 +13,7 @@ from .caches import RowCache, SourceCache
 
 
 class _Step(NamedTuple):
-    """What all layers of a step have in common.
+    """The parts of a step that all layers have in common.
 
     Attributes:
         rows: int64 ``[R']``, those that are extended; ``None`` for all.

@@ -17,7 +17,7 @@ TESTS = (
     "tests/decoding/methods/test_streaming.py",
     "tests/decoding/test_statistics.py",
     "tests/models/test_from_one_token.py",
-    "tests/serving/test_markup.py",
+    "tests/translating/test_markup.py",
     "tests/serving/test_requests.py::test_formats",
     "tests/serving/test_texts.py",
     "tests/tasks/test_beams.py::test_beam_is_fairseqs",

@@ -33,7 +33,7 @@ def test_greedy_launches_less_than_fairseq_and_hardly_reads():
 )
 def test_a_step_asks_no_more_of_a_gpu_than_before(name, most_operators, most_reads):
     steps = command.counts_of(name)
-    assert len(steps) > 5
+    assert len(steps) > 3
     assert mean(step.operators for step in steps) <= most_operators
     assert mean(step.reads for step in steps) <= most_reads
 
