@@ -110,7 +110,7 @@ class Ensemble:
         self._fed = rows
         features = [member.step(tokens, rows) for member in self.members]
         self._sizes = [part.size(-1) for part in features]
-        return torch.cat(features, dim=-1) if len(features) > 1 else features[0]
+        return _joined(features)
 
     def keep(self, n: Tensor) -> None:
         """Keep the first n int64 ``[R]`` tokens of the last step, and remove the others."""
@@ -148,8 +148,8 @@ class Ensemble:
             (member.scores(part).float(), member.is_normalized)
             for member, part in self._parts(features)
         ]
-        possible = self._possible(scores[0][0])
-        return _mean([_normalized(x, possible, is_normalized) for x, is_normalized in scores])
+        excluded = self._impossible(scores[0][0])
+        return _mean([_normalized(x, excluded, is_normalized) for x, is_normalized in scores])
 
     def head_log_probs(self, features: Tensor, n_heads: int) -> Tensor:
         """Log-probabilities of the parallel heads p_2 ... p_n, by the mean of models with heads.
@@ -162,7 +162,7 @@ class Ensemble:
         """
         parts = self._parts_with_heads(features)
         scores = [member.head_scores(part, 1, n_heads) for member, part in parts]
-        return _mean([_normalized(x.float(), self._proposed(x)) for x in scores])
+        return _mean([_normalized(x.float(), self._unproposed(x)) for x in scores])
 
     def begin_drafts(self, features: Tensor) -> Tensor:
         """The first states of sequential heads: features ``[R, C]`` to ``[R, 1, C']``.
@@ -170,12 +170,13 @@ class Ensemble:
         C' is the sum of the sizes of the members with heads.
         """
         parts = self._parts_with_heads(features)
-        return torch.cat([member.begin_drafts(part) for member, part in parts], dim=-1)[:, None]
+        return _joined([member.begin_drafts(part) for member, part in parts])[:, None]
 
     def extend_drafts(self, states: Tensor, tokens: Tensor) -> Tensor:
         """Advance states ``[R, 1, C']`` of sequential heads by one token each, int64 ``[R, 1]``."""
-        drafts = [member.extend_drafts(part, tokens) for member, part in self._drafts(states)]
-        return torch.cat(drafts, dim=-1)
+        return _joined(
+            [member.extend_drafts(part, tokens) for member, part in self._drafts(states)]
+        )
 
     def draft_log_probs(self, states: Tensor) -> Tensor:
         """Log-probabilities of the token after each state ``[..., C']``.
@@ -184,7 +185,7 @@ class Ensemble:
             float32 ``[..., V]``; ``-inf`` for types that heads do not propose
         """
         scores = [member.draft_scores(part) for member, part in self._drafts(states)]
-        return _mean([_normalized(x.float(), self._proposed(x)) for x in scores])
+        return _mean([_normalized(x.float(), self._unproposed(x)) for x in scores])
 
     def _parts(self, features: Tensor) -> Iterator[tuple[Any, Tensor]]:
         """Each member with its part of the features ``[..., C]``."""
@@ -200,22 +201,22 @@ class Ensemble:
         parts = states.split([size for member, size in sizes if member.block_size], dim=-1)
         return zip((member for member in self.members if member.block_size), parts)
 
-    def _possible(self, scores: Tensor) -> Optional[Tensor]:
-        """The types that the rows of scores ``[R, ..., V]`` may predict: bool, ``None`` for all."""
+    def _impossible(self, scores: Tensor) -> Optional[Tensor]:
+        """The types that the rows of scores ``[R, ..., V]`` may not predict: bool, or ``None``."""
         if not self._types:
             return None
         rows = range(len(self._types)) if self._fed is None else self._fed.tolist()
-        possible = torch.zeros(len(rows), scores.size(-1), dtype=torch.bool)
+        excluded = torch.ones(len(rows), scores.size(-1), dtype=torch.bool)
         for row, own in enumerate(rows):
-            possible[row, self._types[own]] = True
+            excluded[row, self._types[own]] = False
         shape = (len(rows), *[1] * (scores.dim() - 2), scores.size(-1))
-        return possible.view(shape).to(scores.device)
+        return excluded.view(shape).to(scores.device)
 
-    def _proposed(self, scores: Tensor) -> Optional[Tensor]:
-        """The types that heads propose, as :meth:`_possible`."""
+    def _unproposed(self, scores: Tensor) -> Optional[Tensor]:
+        """The types that heads do not propose, as :meth:`_impossible`."""
         if self._types or self._n_proposal_types is None:
-            return self._possible(scores)
-        return torch.arange(scores.size(-1), device=scores.device) < self._n_proposal_types
+            return self._impossible(scores)
+        return torch.arange(scores.size(-1), device=scores.device) >= self._n_proposal_types
 
 
 def _network_of(model: FairseqEncoderDecoderModel, temperature: float) -> Any:
@@ -225,11 +226,16 @@ def _network_of(model: FairseqEncoderDecoderModel, temperature: float) -> Any:
     return IncrementalNetwork(model, temperature)
 
 
-def _normalized(scores: Tensor, possible: Optional[Tensor], is_normalized: bool = False) -> Tensor:
-    """Scores ``[..., V]`` as log-probabilities of the possible types, or of all."""
-    if possible is not None:
-        scores = scores.masked_fill(~possible, -math.inf)
-    return scores if is_normalized and possible is None else F.log_softmax(scores, dim=-1)
+def _normalized(scores: Tensor, excluded: Optional[Tensor], is_normalized: bool = False) -> Tensor:
+    """Scores ``[..., V]`` as log-probabilities of the types that are not excluded."""
+    if excluded is not None:
+        scores = scores.masked_fill(excluded, -math.inf)
+    return scores if is_normalized and excluded is None else F.log_softmax(scores, dim=-1)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """The features of all members: ``[..., C]``."""
+    return torch.cat(parts, dim=-1) if len(parts) > 1 else parts[0]
 
 
 def _mean(log_probs: list[Tensor]) -> Tensor:
