@@ -107,7 +107,7 @@ def opened(args: argparse.Namespace, device: str) -> Results:
     if not args.resume:
         raise ValueError(f"--json {args.json}: exists; give --resume, or another file")
     found = Results.read(args.json)
-    others = found.devices() - {device}
+    others = {own["device"] for own in found.measured()} - {device}
     if others:
         raise ValueError(
             f"--resume: {args.json} has rows of {', '.join(others)}, and this is {device}; give "

@@ -94,12 +94,7 @@ class Models:
         n_sentences = sentences_of(row, self._scale)
         if row.model == BUNDLED:
             return text_batches(n_sentences, row.batch)
-        torch.manual_seed(1)
-        tokens = random_sentences(dictionary, n_sentences, self._scale.source_length).long()
-        return [
-            {"net_input": {"src_tokens": part, "src_lengths": part.ne(dictionary.pad()).sum(1)}}
-            for part in tokens.split(row.batch)
-        ]
+        return random_batches(dictionary, n_sentences, self._scale.source_length, row.batch)
 
     def _moved(self, batch: dict[str, Any]) -> dict[str, Any]:
         return utils.apply_to_sample(lambda tensor: tensor.to(self._device), batch)
@@ -117,6 +112,18 @@ def text_batches(n_sentences: int, batch_size: int) -> Iterator[dict[str, Any]]:
     lines = (EN_DE / "data" / "test.en").read_text(encoding="utf-8").splitlines()[:n_sentences]
     tokens = as_tensors(list(map(translator.codec.encode, lines)))
     return DirectBatches(translator.task, tokens[0]).several(tokens, None, batch_size)
+
+
+def random_batches(
+    dictionary: Dictionary, n_sentences: int, length: int, batch_size: int
+) -> list[dict[str, Any]]:
+    """Batches of random sentences without padding."""
+    torch.manual_seed(1)
+    tokens = random_sentences(dictionary, n_sentences, length).long()
+    return [
+        {"net_input": {"src_tokens": part, "src_lengths": part.ne(dictionary.pad()).sum(1)}}
+        for part in tokens.split(batch_size)
+    ]
 
 
 def random_network(size: Size, kind: str) -> tuple[nn.Module, Dictionary]:

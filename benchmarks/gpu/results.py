@@ -73,10 +73,9 @@ class Results:
         }  # fmt: skip
         atomic_files.write_text(self._path, json.dumps(content, indent=1) + "\n")
 
-    def devices(self) -> set[str]:
-        """The names of the devices of all rows and of the tests."""
-        found = [*self.rows.values(), *([self.tests] if self.tests else [])]
-        return {own["device"] for own in found}
+    def measured(self) -> list[dict[str, Any]]:
+        """All rows and the tests, each with where it is from."""
+        return [*self.rows.values(), *([self.tests] if self.tests else [])]
 
     def write_tables(self, page: Path) -> None:
         """Write the tables to their section of a page.
@@ -128,8 +127,7 @@ def section(results: Optional[Results]) -> str:
     """
     if results is None:
         return NOT_YET
-    rows = list(results.rows.values())
-    found = [*rows, *([results.tests] if results.tests else [])]
+    rows, found = list(results.rows.values()), results.measured()
     if not all(own["on_gpu"] for own in found):
         raise ValueError("--json: has rows of a CPU, whose tables are not those of a GPU")
     origins = [

@@ -12,14 +12,14 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 
-from benchmarks.gpu.models import of_pairs
+from benchmarks.gpu.measuring import own_generator
+from benchmarks.gpu.models import Prepared, of_pairs, random_batches
+from benchmarks.gpu.rows import Entrant
 from benchmarks.profile_engine.command import random_model, translation
-from examples.common.random_models import random_sentences
 from examples.common.table import between_marks, untitled
 from fairseq_fastdec.data import atomic_files
-from fairseq_fastdec.decoding import build_generator, constraints
+from fairseq_fastdec.decoding import constraints
 from fairseq_fastdec.decoding.methods import outputs
-from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.network import Ensemble
 
@@ -44,18 +44,18 @@ SEQUENTIAL: Kind = (
     {"block_size": 4, "block_heads": "sequential", "identity_first_head": True},
 )
 PAIRS: Kind = ("double_token_transformer", of_pairs, {})
-# By the row's name: --decoding, --beam, and the model.
-METHODS: dict[str, tuple[str, int, Kind]] = {
-    "greedy": ("greedy", 1, STOCK),
-    "blockwise, 4 parallel heads": ("blockwise", 1, PARALLEL),
-    "blockwise, 4 sequential heads": ("blockwise", 1, SEQUENTIAL),
-    "jacobi": ("jacobi", 1, STOCK),
-    "gs_jacobi": ("gs_jacobi", 1, STOCK),
-    "lookahead": ("lookahead", 1, STOCK),
-    "beam, 5": ("beam", 5, STOCK),
-    "variable_beam, 5": ("variable_beam", 5, STOCK),
-    "streaming, 5": ("streaming", 5, STOCK),
-    "double_token, 5": ("double_token", 5, PAIRS),
+# By the row's name.
+METHODS: dict[str, tuple[Entrant, Kind]] = {
+    "greedy": (Entrant("greedy"), STOCK),
+    "blockwise, 4 parallel heads": (Entrant("blockwise"), PARALLEL),
+    "blockwise, 4 sequential heads": (Entrant("blockwise"), SEQUENTIAL),
+    "jacobi": (Entrant("jacobi"), STOCK),
+    "gs_jacobi": (Entrant("gs_jacobi"), STOCK),
+    "lookahead": (Entrant("lookahead"), STOCK),
+    "beam, 5": (Entrant("beam", 5), STOCK),
+    "variable_beam, 5": (Entrant("variable_beam", 5), STOCK),
+    "streaming, 5": (Entrant("streaming", 5), STOCK),
+    "double_token, 5": (Entrant("double_token", 5), PAIRS),
 }
 FAIRSEQ = {"fairseq, beam 1": 1, "fairseq, beam 5": 5}
 
@@ -90,49 +90,26 @@ def table(counts: dict[str, list[Counts]]) -> str:
 
 def counts_of(name: str) -> list[Counts]:
     """The counts of each step of a row, without the first and the last ones."""
-    run, owner, method = (fairseqs_run if name in FAIRSEQ else own_run)(name)
-    counter = Counter()
-    # The methods read as on a GPU, where that waits, and need no compiled code.
-    with contextlib.ExitStack() as stack:
-        for module in (constraints, outputs):
-            stack.enter_context(mock.patch.object(module, "reading_waits", lambda device: True))
-        stack.enter_context(counter.counting(owner, method))
-        run()
-    return counter.steps[1 + N_WARM_UP : -1]
-
-
-def fairseqs_run(name: str) -> tuple[Callable[[], Any], Any, str]:
-    """A function that decodes with fairseq's search, and the method that begins a step."""
-    model, dictionary = network_of(STOCK)
-    beam = FAIRSEQ[name]
-    generator = SequenceGenerator([model], dictionary, beam_size=beam, max_len_b=MAX_LEN)
-    run = lambda: generator.generate([model], batch_of(dictionary))  # noqa: E731
-    return run, EnsembleModel, "forward_decoder"
-
-
-def own_run(name: str) -> tuple[Callable[[], Any], Any, str]:
-    """A function that decodes with a method in torch, and the method that begins a step."""
-    decoding, beam, kind = METHODS[name]
-    model, dictionary = network_of(kind)
-    given = argparse.Namespace(beam=beam, max_len_b=MAX_LEN)
-    options = DecodingOptions(decoding=decoding)
-    options.check()
-    with mock.patch.object(loading, "library", lambda: None):
-        generator = build_generator([model], dictionary, given, options)
-    run = lambda: generator.generate([model], batch_of(dictionary))  # noqa: E731
-    return run, Ensemble, "step"
-
-
-def network_of(kind: Kind) -> tuple[Any, Dictionary]:
-    """A model with random weights, and its dictionary."""
+    method, kind = METHODS.get(name, (None, STOCK))
     torch.manual_seed(1)
     arch, task_of, options = kind
-    return random_model(arch, N_TYPES, task_of, **SIZES, **options)
-
-
-def batch_of(dictionary: Dictionary) -> dict[str, Any]:
-    """A batch of random sentences."""
-    torch.manual_seed(2)
-    tokens = random_sentences(dictionary, N_SENTENCES, LENGTH).long()
-    lengths = torch.full((N_SENTENCES,), LENGTH)
-    return {"net_input": {"src_tokens": tokens, "src_lengths": lengths}}
+    model, dictionary = random_model(arch, N_TYPES, task_of, **SIZES, **options)
+    (batch,) = random_batches(dictionary, N_SENTENCES, LENGTH, N_SENTENCES)
+    limits = {"max_len_b": MAX_LEN}
+    # What begins a step.
+    step: tuple[type, str]
+    if method is None:
+        generator: Any = SequenceGenerator([model], dictionary, beam_size=FAIRSEQ[name], **limits)
+        step = EnsembleModel, "forward_decoder"
+    else:
+        with mock.patch.object(loading, "library", lambda: None):  # torch decodes
+            generator, _ = own_generator(Prepared([model], dictionary, [batch], limits), method)
+        step = Ensemble, "step"
+    counter = Counter()
+    with contextlib.ExitStack() as stack:
+        # The methods read as on a GPU, where that waits.
+        for module in (constraints, outputs):
+            stack.enter_context(mock.patch.object(module, "reading_waits", lambda device: True))
+        stack.enter_context(counter.counting(*step))
+        generator.generate([model], batch)
+    return counter.steps[1 + N_WARM_UP : -1]

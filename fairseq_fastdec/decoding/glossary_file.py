@@ -2,19 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from typing import Optional
 
 from fairseq.data import Dictionary
 
 from ..engine.searches import Phrases
-from ..translating.generation_options import CONSTRAINTS
 from ..translating.glossary import glossary_of
 from ..translating.languages import Pair
 from ..translating.text import numbers_of, words_of
 from .option_rules import option
-
-if TYPE_CHECKING:
-    from .options import DecodingOptions
 
 
 @dataclass
@@ -78,14 +74,3 @@ class GlossaryFile:
                 )
             self._phrases[text] = tokens
         return self._phrases[text]
-
-
-def check_order(options: "DecodingOptions", args: Any) -> None:
-    """
-    Raises:
-        ValueError: for constraints that are in the order of the input.
-    """
-    if options.glossary is not None and getattr(args, "constraints", None) == "ordered":
-        raise ValueError(
-            f"--glossary {options.glossary}: its terms have no order; use {CONSTRAINTS} unordered"
-        )

@@ -165,7 +165,7 @@ class TransformerNetwork:
         """Advance states of sequential heads by one token each.
 
         Args:
-            states: ``[R, 1, C]``.
+            states: ``[R, 1, C]``, of all rows.
             tokens: int64 ``[R, 1]``, the next token of each state.
 
         Returns:
@@ -174,12 +174,9 @@ class TransformerNetwork:
         heads, decoder = self._decoder.heads, self._decoder
         states = heads.read_token(states, decoder.embed_scale * decoder.embed_tokens(tokens))
         queries = heads.query(heads.source_norm(states))
-        if self._step is None:
-            sources = self._sources.sources_of(None)
-            source_mask = self._sources.mask(sources)
-        else:
-            sources, source_mask = self._step.sources, self._step.source_mask
-        found = self._attend_to_sources(len(self._layers) - 1, queries, sources, source_mask)
+        sources = self._sources.sources_of(None)
+        mask = self._sources.mask(sources)
+        found = self._attend_to_sources(len(self._layers) - 1, queries, sources, mask)
         return heads.feed_forward(states + heads.source(found))
 
     def draft_scores(self, states: Tensor) -> Tensor:

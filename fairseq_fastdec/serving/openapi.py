@@ -62,37 +62,19 @@ def description(
     }
     languages = {name: libretranslate["properties"][name] for name in ("source", "target")}
     alignment = {"type": "string", "enum": ["hard", "soft"], "description": ALIGNMENT}
-    aligned = {
-        name: _object(
-            {"q": kind, "alignment": alignment, **languages, **key},
-            ["q", "alignment", "source", "target"],
-        )
-        for name, kind in (("one", text), ("many", texts))
-    }
     placeholders = {"type": "string", "enum": ["placeholders"], "description": PLACEHOLDERS}
-    none = {"alternatives": {"type": "integer", "enum": [0]}}
-    with_placeholders = {
-        name: _object(
-            {"q": kind, "format": placeholders, **none, **languages, **key},
-            ["q", "format", "source", "target"],
-        )
-        for name, kind in (("one", text), ("many", texts))
-    }
-    drafted = {
-        name: _object(
-            {
-                "q": kind,
-                "draft": {**kind, "description": DRAFT},
-                "alignment": alignment,
-                **languages,
-                **key,
-            },
-            ["q", "draft", "source", "target"],
-        )
-        for name, kind in (("one", text), ("many", texts))
-    }
+    none = {"type": "integer", "enum": [0]}
+    # Requests that LibreTranslate does not have, for one text and for many.
     others = {
-        name: (drafted[name], aligned[name], with_placeholders[name]) for name in ("one", "many")
+        name: [
+            _object({"q": kind, **own, **languages, **key}, ["q", required, "source", "target"])
+            for required, own in (
+                ("draft", {"draft": {**kind, "description": DRAFT}, "alignment": alignment}),
+                ("alignment", {"alignment": alignment}),
+                ("format", {"format": placeholders, "alternatives": none}),
+            )
+        ]
+        for name, kind in (("one", text), ("many", texts))
     }
     curator = _object(
         {

@@ -1,10 +1,10 @@
 """Translates texts with inline tags as a whole, and carries the tags over by alignment.
 
 A *run* consists of texts that only inline tags or placeholders separate. It is translated without
-them. Each word
-of the translation is put into the elements that contain the source word that it is aligned with.
-The result is well-formed, and its text is that without tags, whatever the alignment is. An element
-whose words are apart in the translation occurs several times; one without words is empty.
+them. Each word of the translation is put into the elements that contain the source word that it is
+aligned with. The result is well-formed, and its text is that without tags, whatever the alignment
+is. An element whose words are apart in the translation occurs several times; one without words is
+empty.
 """
 
 import re

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from fairseq_fastdec.serving.texts import split
 from fairseq_fastdec.translating import inline_tags, markup
 from fairseq_fastdec.translating.inline_tags import MOST_TAGS, Run, runs, spans
-from fairseq_fastdec.translating.results import Translation
-from tests.support.reversed_words import reversed_words
+from tests.support.word_translations import drawn_words, reversed_words
 
 
 def runs_of(document):
@@ -129,13 +128,7 @@ def test_any_alignment_gives_well_formed_documents(content, data):
     """They have the text of the translations, and all tags."""
 
     def translate(sentence):
-        words = data.draw(st.lists(st.text("xyZé,.<&", min_size=1, max_size=4), max_size=6))
-        sources = sentence.split()
-        links = st.tuples(st.integers(0, len(sources) - 1), st.integers(0, max(len(words) - 1, 0)))
-        pairs = data.draw(st.lists(links, max_size=8))
-        return Translation(
-            " ".join(words), tokens=(*words,), source_tokens=(*sources,), alignment=pairs
-        )
+        return drawn_words(data, sentence, "xyZé,.<&")
 
     known = {}
     document = f"<p>one {content} two</p>"

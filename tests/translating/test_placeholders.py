@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from fairseq_fastdec.translating import inline_tags
 from fairseq_fastdec.translating.inline_tags import MOST_TAGS
 from fairseq_fastdec.translating.placeholders import MOST_CHARS, PLACEHOLDER, runs
-from fairseq_fastdec.translating.results import Translation
 from fairseq_fastdec.translating.tagged import whole
-from tests.support.reversed_words import reversed_words
+from tests.support.word_translations import drawn_words, reversed_words
 
 
 @pytest.mark.parametrize(
@@ -59,13 +58,7 @@ def test_any_alignment_keeps_each_placeholder(source, data):
     def translate(sentence):
         if data is None:
             return reversed_words(sentence)
-        words = data.draw(st.lists(st.text("xyZ,.", min_size=1, max_size=4), max_size=6))
-        sources = sentence.split()
-        links = st.tuples(st.integers(0, len(sources) - 1), st.integers(0, max(len(words) - 1, 0)))
-        pairs = data.draw(st.lists(links, max_size=8))
-        return Translation(
-            " ".join(words), tokens=(*words,), source_tokens=(*sources,), alignment=pairs
-        )
+        return drawn_words(data, sentence, "xyZ,.")
 
     (run,) = runs(source)
     wanted = [own[0] for own in PLACEHOLDER.finditer(source)]

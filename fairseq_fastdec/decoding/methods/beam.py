@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from itertools import repeat
 from typing import Any, Optional
 
@@ -22,15 +23,15 @@ from ...translating.generation_options import (
     SAMPLING_FLAGS,
 )
 from ..generator import DecodingGenerator
-from ..glossary_file import GlossaryFile, check_order
+from ..glossary_file import GlossaryFile
 from ..option_rules import given
 from ..request import Request
 from .beam_batch import BeamBatch
-from .beams import Beam, BeamRule, results_of
+from .beams import Beam, BeamRule, PruningOptions, results_of
 from .lexical_constraints import ConstraintState
 from .sampling import Draws
 
-PRUNING = ("prune_threshold", "max_candidates", "finalize")
+PRUNING = [field.name for field in fields(PruningOptions)]
 
 
 def counts_source_end() -> bool:
@@ -58,7 +59,6 @@ class FixedBeam(DecodingGenerator):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options, self.draws = self.options, Draws.from_args(self.args)
-        check_order(options, self.args)
         n_groups = self._checked_groups()
         for name in PRUNING:
             value = getattr(options, name)
@@ -93,15 +93,20 @@ class FixedBeam(DecodingGenerator):
         self._open_glossary()
 
     def _open_glossary(self) -> None:
-        """
+        """Open ``--glossary``, and check the options of constraints.
+
         Raises:
             ValueError: for a file that cannot be read, terms that are not valid, sources that are
                 not tokens, and rules with which constraints are not possible.
         """
-        self._check_constraints(getattr(self.args, "constraints", None))
-        path = self.options.glossary
+        kind, path = getattr(self.args, "constraints", None), self.options.glossary
+        self._check_constraints(kind)
         if path is None:
             return
+        if kind == "ordered":
+            raise ValueError(
+                f"--glossary {path}: its terms have no order; use {CONSTRAINTS} unordered"
+            )
         self._check_constraints(path, f"--glossary {path}")
         if self.source_dictionary is None:
             raise ValueError(

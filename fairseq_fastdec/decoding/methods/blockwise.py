@@ -106,7 +106,7 @@ class Blockwise(SingleHypothesisMethod):
         )
 
     def decode(self, batch: OutputBatch, last: Tensor) -> None:
-        given, sizes = self.given_drafts, []
+        given, sizes = self.given_drafts, [last[:0]]
         given.begin(batch)
         # The first invocation only predicts, unless there are drafts. p_1's prediction after the
         # accepted tokens is certain: y_{j+1}, [R].
@@ -138,18 +138,11 @@ class Blockwise(SingleHypothesisMethod):
             # The next prediction starts at the last accepted token.
             end = torch.arange(batch.n_rows, device=n.device), n - 1
             certain, certain_score, features = best[end], best_scores[end], fed[end]
-        self._count_heads(sizes)
+        # Rows that had ended or had drafts took no proposals of heads.
+        self._count_heads([size for size in torch.cat(sizes).tolist() if size])
 
-    def _count_heads(self, of_steps: Sequence[Tensor]) -> None:
-        """Count how often the proposals of p_2, p_3, ... were accepted, for the statistics.
-
-        Args:
-            of_steps: int64 ``[R]`` each, how many tokens the rows took; 0 for those that had ended
-                or had drafts.
-        """
-        block_sizes = (
-            [size for size in torch.cat(tuple(of_steps)).tolist() if size] if of_steps else []
-        )
+    def _count_heads(self, block_sizes: list[int]) -> None:
+        """Count how often the proposals of p_2, p_3, ... were accepted, for the statistics."""
         heads = range(1, self._n_heads)
         accepted_of = [sum(size > head for size in block_sizes) for head in heads]
         self.statistics.count_heads([len(block_sizes)] * len(heads), accepted_of)

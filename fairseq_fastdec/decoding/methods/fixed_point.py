@@ -105,7 +105,7 @@ class FixedPointMethod(SingleHypothesisMethod):
                 is_done |= ends.any(dim=1)
             n_taken = torch.where(is_done, n_final, 0)
             is_solved = offsets < n_solved[:, None]
-            y.scatter_(1, torch.where(is_solved, places, longest).clamp(max=longest), answers)
+            y.scatter_(1, torch.where(is_solved, places, longest), answers)
             n_answered = torch.maximum(n_answered, n_solved) - n_taken
             newest = answers.gather(1, (n_taken - 1).clamp(min=0)[:, None]).squeeze(1)
             last = torch.where(is_done, newest, last)
