@@ -60,6 +60,14 @@ RECIPES = {
         rounds=3,
         network=network(192, 512, 3, 2),
     ),
+    "medium": Recipe(
+        bpe_operations=4000,
+        test_sentences=1500,
+        baseline_options=schedule(1500, 2e-3, 300, 4000) + ["--dropout", "0.1"],
+        blockwise_options=schedule(1500, 2e-3, 100, 3000) + ["--dropout", "0.1"],
+        rounds=3,
+        network=network(192, 512, 3, 2),
+    ),
     "full": Recipe(
         bpe_operations=4000,
         test_sentences=1500,

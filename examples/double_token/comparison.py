@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Optional
 
 from examples.common.en_de import TEST_TEXT
+from examples.common.significance import significantly_different
 from examples.common.table import markdown, read_run, read_texts, signed
 
 from .models import BASELINE, MARKED, METHODS
-from .significance import significantly_different
 
 
 @dataclass

@@ -1,53 +1,71 @@
 #!/usr/bin/env python3
 """Table 1 of Stern et al. (2018), with top-k acceptance and minimum blocks, on English-German text.
 
-    python examples/en_de/block_sizes.py                                  # all: half a day
+    python examples/en_de/block_sizes.py                                  # some minutes
+    python examples/en_de/block_sizes.py --size medium --seeds 1 2 3      # a day on one core
     python examples/en_de/block_sizes.py --block-sizes 4 --settings both  # one cell
 
-It starts from the baseline and the distilled data of ``run.py --size full``, which are created if
-missing. With ``--teacher-seed 2``, another model like the baseline is the teacher, with the paper's
-beam search. Every command is printed; existing results are not recomputed.
+As in the paper, each cell has a model of its own: the pre-trained base with k new heads, trained
+on the training data or on a teacher's translations, while the base is frozen or fine-tuned. Models
+of different seeds share nothing but the teacher. ``--heads`` adds this package's loss and heads.
+
+Every command is printed. An interrupted run is resumed, and existing results are not computed
+again. Cells are written to ``benchmarks/block_sizes.json`` as soon as they are known.
 """
 
 import argparse
+import hashlib
+import json
+import statistics
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
-from examples.common import commands, en_de
-from examples.common.deeper import write_first_heads
-from examples.common.table import markdown, mean_block_size, read_run, signed
+from examples.common import arguments, commands, en_de
+from examples.common.significance import significantly_different
+from examples.common.table import Run, markdown, mean_block_size, read_run, signed
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.translating.command_line import positive
 
-BASELINES_SEED = 1
-LARGEST = 10
-BLOCK_SIZES = (1, 2, 4, 6, 8, LARGEST)
+FIGURES = commands.ROOT / "benchmarks" / "block_sizes.json"
+BLOCK_SIZES = (1, 2, 4, 6, 8, 10)
 # The beam search of Vaswani et al. (2017), used by the paper's teacher.
 BEAM_SEARCH = ["--decoding", "beam", "--beam", "4", "--lenpen", "0.6"]
-# Heads on a frozen base learn fast, and initialise fine-tuning. The learning rate is scheduled for
-# 2,500 updates.
-FROZEN = [*en_de.schedule(2000, 2e-3, 100, 2500), "--max-update", "1400", "--dropout", "0.1"]
-# A low rate for the base and the largest weight for p_1, whose quality heads cannot restore.
-FINE_TUNED = [*en_de.schedule(2000, 2e-4, 100, 1500), "--dropout", "0.1", "--head-decay", "0.65"]
+TEACHERS_SEED = 4
+UPDATES = 2000
+SHARED = ["--block-ffn", "shared"]
+HEADS: dict[str, list[str]] = {
+    # One feed-forward layer for all heads, p_1 included; each update trains one head.
+    "paper": [*SHARED, "--sub-loss", "random"],
+    # The same heads; each update trains all of them.
+    "positions": [*SHARED, "--sub-loss", "random-position"],
+    # This package's: p_1 is the base, and the first heads are trained most.
+    "split": [
+        "--block-ffn", "split", "--identity-first-head", "--sub-loss", "random-position",
+        "--head-decay", "0.65",
+    ],
+}  # fmt: skip
 
 
 class Setting(NamedTuple):
     """A column of the table."""
 
     distilled: bool
-    fine_tuned: bool
+    training: list[str]
 
-    def data(self, teacher_seed: int) -> str:
+    @property
+    def data(self) -> str:
         """The folder of the training data in the work directory."""
-        return f"{distilled_by(teacher_seed)}/data" if self.distilled else "data"
+        return "distilled/data" if self.distilled else "data"
 
 
+FROZEN = [*en_de.schedule(750, 2e-3, 100, UPDATES), "--freeze-base"]
+FINE_TUNED = en_de.schedule(750, 5e-4, 100, UPDATES)
 SETTINGS = {
-    "regular": Setting(distilled=False, fine_tuned=False),
-    "distillation": Setting(distilled=True, fine_tuned=False),
-    "fine-tuning": Setting(distilled=False, fine_tuned=True),
-    "both": Setting(distilled=True, fine_tuned=True),
+    "regular": Setting(distilled=False, training=FROZEN),
+    "distillation": Setting(distilled=True, training=FROZEN),
+    "fine tuning": Setting(distilled=False, training=FINE_TUNED),
+    "both": Setting(distilled=True, training=FINE_TUNED),
 }
 ACCEPTANCE: dict[str, list[str]] = {
     "exact": [],
@@ -58,138 +76,211 @@ ACCEPTANCE: dict[str, list[str]] = {
 }
 
 
+class Cell(NamedTuple):
+    """A model of the table, and the way in which its proposals are accepted."""
+
+    heads: str
+    block_size: int
+    setting: str
+    seed: int
+    acceptance: str = "exact"
+
+    @property
+    def base(self) -> "Cell":
+        """The model without heads that has seen the same data."""
+        setting = "distillation" if SETTINGS[self.setting].distilled else "regular"
+        return Cell("", 1, setting, self.seed)
+
+    @property
+    def model(self) -> str:
+        """The folder of its checkpoint in the work directory."""
+        if self.block_size == 1:
+            return f"{'single' if SETTINGS[self.setting].distilled else 'baseline'}-{self.seed}"
+        return f"{self.heads}-{self.setting}-{self.block_size}-{self.seed}".replace(" ", "-")
+
+
 def main() -> None:
     """Run all stages."""
     args = parse_args()
     with commands.resumable():
-        make_table(args)
+        make_tables(args)
 
 
 def parse_args() -> argparse.Namespace:
     """Parse the command line."""
-    parser = en_de.recipe_parser(__doc__, "en_de_full")
+    parser = arguments.described(__doc__)
+    arguments.add_size(parser, "block_sizes", en_de.RECIPES)
+    en_de.add_autocast_option(parser)
     parser.add_argument(
         "--block-sizes", type=int, nargs="+", choices=BLOCK_SIZES, default=BLOCK_SIZES, metavar="K"
     )
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     parser.add_argument(
-        "--teacher-seed",
+        "--heads",
+        nargs="+",
+        choices=HEADS,
+        default=["paper"],
+        help="the paper's heads and loss (default), its heads with a loss for each position, or "
+        "this package's",
+    )
+    parser.add_argument(
+        "--seeds",
         type=positive,
-        default=BASELINES_SEED,
+        nargs="+",
+        default=[1],
         metavar="N",
-        help=f"seed of the teacher (default: {BASELINES_SEED}, the baseline itself)",
+        help=f"seeds of the models (default: 1); the teacher's is {TEACHERS_SEED}",
+    )
+    parser.add_argument(
+        "--acceptances",
+        nargs="+",
+        choices=ACCEPTANCE,
+        default=["exact"],
+        help="of fine-tuned models; the others have exact acceptance",
     )
     return parser.parse_args()
 
 
-def make_table(args: argparse.Namespace) -> None:
-    """Run all stages from raw text to the table."""
-    work, recipe = args.workdir, en_de.asked_for(en_de.RECIPES["full"], args)
-    work.mkdir(parents=True, exist_ok=True)
+def make_tables(args: argparse.Namespace) -> None:
+    """Run all stages from raw text to the tables."""
+    recipe = en_de.asked_for(en_de.RECIPES[args.size], args)
+    work = arguments.sized_workdir(args, "block_sizes")
     en_de.prepare(work, recipe)
-    en_de.train_baseline(work, recipe)
-    teach(work, recipe, args.teacher_seed)
     rows = []
-    for block_size in args.block_sizes:
-        for name in args.settings:
-            setting = SETTINGS[name]
-            # The paper's row k = 1 has no heads, so there is no fine-tuning.
-            if block_size == 1 and setting.fine_tuned:
-                continue
-            data = setting.data(args.teacher_seed)
-            model = train(work, recipe, data, setting.fine_tuned, block_size)
-            by_another = setting.distilled and args.teacher_seed != BASELINES_SEED
-            label = f"{name} by seed {args.teacher_seed}" if by_another else name
-            for acceptance in acceptances(block_size) if name == "both" else ["exact"]:
-                rows.append(row_of(work, model, block_size, label, acceptance))
-    text = markdown(signed(f"{recipe.test_sentences} test sentences"), rows)
-    print("\n" + text)
-    atomic_files.write_text(work / "block_sizes.md", text + "\n")
+    for cell in cells(args):
+        train(work, recipe, cell)
+        rows.append(row_of(work, cell))
+        record(args.size, rows[-1])
+    contents = f"BLEU / mean accepted block size, {recipe.test_sentences} test sentences"
+    print("\n" + markdown(signed(contents), table(rows)))
 
 
-def acceptances(block_size: int) -> list[str]:
-    """All acceptances except minimum blocks above the block size."""
+def cells(args: argparse.Namespace) -> list[Cell]:
+    """All cells of the command line: seed by seed, so that a table is complete early."""
+    found: list[Cell] = []
+    for seed in args.seeds:
+        for heads in args.heads:
+            for block_size in args.block_sizes:
+                for name in args.settings:
+                    cell = Cell(heads, block_size, name, seed)
+                    if block_size == 1:
+                        found += [cell.base] * (cell.base not in found)
+                        continue
+                    fine_tuned = SETTINGS[name].training is FINE_TUNED
+                    allowed = acceptances(block_size, args.acceptances) if fine_tuned else ["exact"]
+                    found += [cell._replace(acceptance=acceptance) for acceptance in allowed]
+    return found
+
+
+def acceptances(block_size: int, names: list[str]) -> list[str]:
+    """These acceptances, except minimum blocks above the block size."""
     return [
         name
-        for name, options in ACCEPTANCE.items()
-        if "--min-block-size" not in options or int(options[-1]) <= block_size
+        for name in names
+        if "--min-block-size" not in ACCEPTANCE[name] or int(ACCEPTANCE[name][-1]) <= block_size
     ]
 
 
-def distilled_by(teacher_seed: int) -> str:
-    """The folder of a teacher's translations."""
-    return "distilled" if teacher_seed == BASELINES_SEED else f"distilled-{teacher_seed}"
-
-
-def teach(work: Path, recipe: en_de.Recipe, seed: int) -> None:
-    """Train the teacher and create the distilled data."""
-    teacher = "baseline" if seed == BASELINES_SEED else f"teacher-{seed}"
-    en_de.train_baseline(work, recipe, teacher, seed=seed)
-    # The baseline teaches its own greedy output, which p_1 is to predict.
-    options = None if seed == BASELINES_SEED else [*en_de.plugin_options(), *BEAM_SEARCH]
-    en_de.distil(work, f"{teacher}/checkpoint_last.pt", distilled_by(seed), options)
-
-
-def train(work: Path, recipe: en_de.Recipe, data: str, fine_tuned: bool, block_size: int) -> Path:
-    """Train the model of a cell; return its checkpoint."""
-    if block_size == 1:
-        return train_without_heads(work, recipe, data)
-    frozen = train_frozen(work, recipe, data)
-    return train_fine_tuned(work, recipe, data, block_size, frozen) if fine_tuned else frozen
-
-
-def train_without_heads(work: Path, recipe: en_de.Recipe, data: str) -> Path:
-    """Train the baseline, or the same on distilled data: p_1 of the cells with heads."""
-    name = "baseline" if data == "data" else f"single-{Path(data).parts[0]}"
-    en_de.train_baseline(work, recipe, name, data)
-    return work / name / "checkpoint_last.pt"
-
-
-def train_frozen(work: Path, recipe: en_de.Recipe, data: str) -> Path:
-    """Train as many heads on a frozen base as any row needs; heads are independent."""
-    folder = work / f"frozen-{Path(data).parts[0]}"
-    if not commands.finished(folder):
-        base = train_without_heads(work, recipe, data)
+def train(work: Path, recipe: en_de.Recipe, cell: Cell) -> None:
+    """Train the model of a cell, and what it needs."""
+    setting = SETTINGS[cell.setting]
+    if setting.distilled:
+        teacher = f"baseline-{TEACHERS_SEED}"
+        en_de.train_baseline(work, recipe, teacher, seed=TEACHERS_SEED)
+        en_de.distil(
+            work,
+            f"{teacher}/checkpoint_last.pt",
+            "distilled",
+            [*en_de.plugin_options(), *BEAM_SEARCH],
+        )
+    en_de.train_baseline(work, recipe, cell.base.model, setting.data, cell.seed)
+    folder = work / cell.model
+    if cell.block_size > 1 and not commands.finished(folder):
         commands.run(
-            [*en_de.train_command(work / data, folder, recipe), *FROZEN]
-            + [*en_de.heads_options(LARGEST), "--freeze-base"]
-            + ["--finetune-from-model", base]
+            [*en_de.train_command(work / setting.data, folder, recipe, seed=cell.seed)]
+            + ["--arch", "blockwise_transformer", "--block-size", cell.block_size]
+            + ["--criterion", "random_sub_loss", "--label-smoothing", "0.1", "--dropout", "0.1"]
+            + [*HEADS[cell.heads], *setting.training]
+            + ["--finetune-from-model", work / cell.base.model / "checkpoint_last.pt"]
         )
         commands.mark_finished(folder)
-    return folder / "checkpoint_last.pt"
 
 
-def train_fine_tuned(
-    work: Path, recipe: en_de.Recipe, data: str, block_size: int, frozen: Path
-) -> Path:
-    """Fine-tune base and heads together."""
-    folder = work / f"fine-tuned-{Path(data).parts[0]}-{block_size}"
-    if not commands.finished(folder):
-        start = frozen.with_name(f"first_{block_size}.pt")
-        write_first_heads(frozen, block_size, start)
-        commands.run(
-            [*en_de.train_command(work / data, folder, recipe), *FINE_TUNED]
-            + [*en_de.heads_options(block_size), "--finetune-from-model", start]
-        )
-        commands.mark_finished(folder)
-    return folder / "checkpoint_last.pt"
-
-
-def row_of(
-    work: Path, model: Path, block_size: int, setting: str, acceptance: str
-) -> dict[str, str]:
+def row_of(work: Path, cell: Cell) -> dict[str, Any]:
     """Decode with a cell's model and one kind of acceptance."""
-    label = f"{setting} {block_size} {acceptance}".replace(" ", "-")
-    method = ["blockwise", "--decoding-block-size", block_size] if block_size > 1 else ["greedy"]
-    options = ["--decoding", *method, *ACCEPTANCE[acceptance]]
-    output = en_de.decode_in_batches(work, label, model, options)
+    output, run = decoded(work, cell)
+    texts = "\n".join(run.translations[number] for number in sorted(run.translations))
     return {
-        "k": str(block_size),
-        "setting": setting,
-        "acceptance": acceptance,
-        "BLEU": f"{read_run(output, setting, acceptance, en_de.TEST_TEXT).bleu:.2f}",
-        "mean accepted block size": f"{mean_block_size(output):.2f}",
+        **cell._asdict(),
+        "bleu": round(run.bleu, 2),
+        "mean_block_size": round(mean_block_size(output), 3),
+        "differs_from_base": cell.block_size > 1 and differs(work, cell, run),
+        "sha256": hashlib.sha256(texts.encode()).hexdigest(),
+        **commands.provenance(),
     }
+
+
+def decoded(work: Path, cell: Cell) -> tuple[Path, Run]:
+    """The output of fairseq-generate for a cell, and its reading."""
+    label = f"{cell.model} {cell.acceptance}".replace(" ", "-")
+    method = ["blockwise"] if cell.block_size > 1 else ["greedy"]
+    options = ["--decoding", *method, *ACCEPTANCE[cell.acceptance]]
+    output = en_de.decode_in_batches(work, label, work / cell.model / "checkpoint_last.pt", options)
+    return output, read_run(output, cell.model, cell.acceptance, en_de.TEST_TEXT)
+
+
+def differs(work: Path, cell: Cell, run: Run) -> bool:
+    """Whether the BLEU of a cell differs significantly from that of its base, decoded greedily."""
+    output, base = decoded(work, cell.base)
+    references = en_de.TEST_TEXT.read_text(encoding="utf-8").split("\n")
+    numbers = sorted(run.translations)
+    systems = {
+        name: [each.translations[number] for number in numbers]
+        for name, each in (("base", base), ("cell", run))
+    }
+    return "cell" in significantly_different(
+        systems, [references[number] for number in numbers], than="base"
+    )
+
+
+def record(size: str, row: dict[str, Any]) -> None:
+    """Write a row to the file of figures, instead of an earlier one of the same cell."""
+    rows = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else []
+    new = {"size": size, **row}
+    key = ["size", *Cell._fields]
+    others = [old for old in rows if [old[name] for name in key] != [new[name] for name in key]]
+    atomic_files.write_text(FIGURES, json.dumps([*others, new], indent=1) + "\n")
+
+
+def table(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """The paper's table: a row for each k, heads and acceptance, a column for each setting."""
+    lines: dict[tuple, dict[str, str]] = {}
+    for row in rows:
+        key = (row["heads"], row["block_size"], row["acceptance"])
+        line = {"heads": key[0], "k": str(key[1]), "acceptance": key[2]}
+        same = [each for each in rows if _place(each) == _place(row)]
+        columns = {name: "" for name in SETTINGS}
+        lines.setdefault(key, {**line, **columns})[row["setting"]] = summary(same)
+    return list(lines.values())
+
+
+def _place(row: dict[str, Any]) -> list:
+    return [row[name] for name in Cell._fields if name != "seed"]
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """BLEU and mean block size of a cell, with standard deviations if it has several seeds.
+
+    A star marks BLEU that differs from the base's for all seeds.
+    """
+    star = "*" if all(row["differs_from_base"] for row in rows) else ""
+    bleu = _mean([row["bleu"] for row in rows])
+    return f"{bleu}{star} / {_mean([row['mean_block_size'] for row in rows])}"
+
+
+def _mean(values: list[float]) -> str:
+    mean = f"{statistics.mean(values):.2f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2f}"
 
 
 if __name__ == "__main__":

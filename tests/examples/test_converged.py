@@ -5,9 +5,10 @@ import sys
 import pytest
 import torch
 
+from examples.common import significance
 from examples.common.training_text import read
 from examples.double_token import converged as example
-from examples.double_token import precision, significance
+from examples.double_token import precision
 from tests.support import command_line, example_in_process
 
 

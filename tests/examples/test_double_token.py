@@ -8,8 +8,8 @@ import pytest
 import torch
 from fairseq import options
 
-from examples.common import en_de
-from examples.double_token import comparison, precision, significance
+from examples.common import en_de, significance
+from examples.double_token import comparison, precision
 from examples.double_token import run as example
 from tests.support import command_line, example_in_process
 

@@ -144,7 +144,7 @@ def test_the_command_of_distillation_parses(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("cpu_autocast", [False, True])
-@pytest.mark.parametrize("size", ["quick", "full"])
+@pytest.mark.parametrize("size", en_de.RECIPES)
 def test_all_commands_of_the_recipe_parse(tmp_path, size, cpu_autocast):
     """Every option that the driver passes exists, with a value that it takes."""
     recipe = en_de.asked_for(en_de.RECIPES[size], argparse.Namespace(cpu_autocast=cpu_autocast))
@@ -156,70 +156,102 @@ def test_all_commands_of_the_recipe_parse(tmp_path, size, cpu_autocast):
     assert args.cpu_autocast == cpu_autocast
 
 
-def test_all_commands_of_table_1_parse(tmp_path, monkeypatch):
+def told(words, *names):
+    """The values of some options of a command."""
+    at = {str(word): str(value) for word, value in zip(words, words[1:])}
+    return {name: at[name] for name in names if name in at}
+
+
+def cells(*words):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["block_sizes.py", *words])
+        return block_sizes.cells(block_sizes.parse_args())
+
+
+@pytest.mark.parametrize("heads", block_sizes.HEADS)
+def test_all_commands_of_table_1_parse(tmp_path, monkeypatch, heads):
     ran = []
     monkeypatch.setattr(commands, "run", ran.append)
-    monkeypatch.setattr(block_sizes, "write_first_heads", lambda *arguments: None)
-    for base in ("baseline", "single-distilled"):
+    for base in ("baseline-2", "baseline-4", "distilled", "single-2"):
         (tmp_path / base).mkdir()
         commands.mark_finished(tmp_path / base)
-    for setting in block_sizes.SETTINGS.values():
-        data = setting.data(teacher_seed=1)
-        for folder in ("frozen-{}", "fine-tuned-{}-2"):
-            (tmp_path / folder.format(Path(data).parts[0])).mkdir(exist_ok=True)
-        block_sizes.train(tmp_path, en_de.RECIPES["full"], data, setting.fine_tuned, 2)
+    trained = cells("--heads", heads, "--seeds", "2", "--block-sizes", "1", "4")
+    for cell in trained:
+        (tmp_path / cell.model).mkdir(exist_ok=True)
+        block_sizes.train(tmp_path, en_de.RECIPES["medium"], cell)
     parsed = []
     for words in ran:
         # Parsing adds the options of the architecture, once.
         parser = options.get_training_parser()
         parsed.append(options.parse_args_and_arch(parser, [str(word) for word in words[1:]]))
-    frozen, fine_tuned = [
-        [args for args in parsed if args.freeze_base == is_frozen] for is_frozen in (True, False)
-    ]
-    # What is frozen is trained once for each kind of targets, and then taken from where it lies.
-    assert [(args.block_size, args.max_update) for args in frozen] == [(10, 1400)] * 2
-    assert [(args.block_size, args.max_update) for args in fine_tuned] == [(2, 1500)] * 2
-    assert {Path(args.finetune_from_model).name for args in fine_tuned} == {"first_2.pt"}
-    # As in the paper, p_1 has learned what its heads learn.
-    assert [Path(args.finetune_from_model).parent.name for args in frozen] == [
-        "baseline", "single-distilled",
-    ]  # fmt: skip
+    assert len(trained) == 6 and len(parsed) == 4
+    assert [Path(args.save_dir).name for args in parsed] == [cell.model for cell in trained[2:]]
+    assert {(args.block_size, args.max_update, args.seed) for args in parsed} == {(4, 2000, 2)}
+    assert [args.freeze_base for args in parsed] == [True, True, False, False]
+    # As in the paper, every model begins with the base that has seen the same data.
+    assert [Path(args.finetune_from_model).parent.name for args in parsed] == [
+        "baseline-2", "single-2",
+    ] * 2  # fmt: skip
+    is_paper = heads == "paper"
+    for args in parsed:
+        assert (args.sub_loss == "random") == is_paper
+        assert (args.block_ffn == "shared") == (heads != "split") != args.identity_first_head
+        assert args.head_decay == (0.65 if heads == "split" else 1)
 
 
-def test_a_teacher_of_another_seed(tmp_path, monkeypatch):
+def test_the_teacher_has_another_seed(tmp_path, monkeypatch):
     ran = []
     monkeypatch.setattr(commands, "run", ran.append)
-    for folder in ("baseline", "teacher-2", "distilled", "distilled-2", "single-distilled-2"):
+    for folder in ("baseline-1", "baseline-4", "distilled", "single-1"):
         (tmp_path / folder).mkdir()
-    recipe = en_de.RECIPES["full"]
-    for seed in (1, 2):
-        block_sizes.teach(tmp_path, recipe, seed)
-    data = block_sizes.SETTINGS["distillation"].data(teacher_seed=2)
-    student = block_sizes.train(tmp_path, recipe, data, False, 1)
-    assert student == tmp_path / "single-distilled-2" / "checkpoint_last.pt"
-    told = []
-    for words in ran:
-        at = {str(word): str(value) for word, value in zip(words, words[1:])}
-        names = ("--seed", "--save-dir", "--path", "--destdir", "--beam", "--lenpen")
-        told.append({name: at[name].replace(f"{tmp_path}/", "") for name in names if name in at})
-    assert told == [
-        {"--seed": "1", "--save-dir": "baseline"},
-        {"--path": "baseline/checkpoint_last.pt", "--destdir": "distilled", "--beam": "1"},
-        {"--seed": "2", "--save-dir": "teacher-2"},
+    for cell in cells("--block-sizes", "1"):
+        block_sizes.train(tmp_path, en_de.RECIPES["medium"], cell)
+    names = ("--seed", "--save-dir", "--path", "--destdir", "--beam", "--lenpen")
+    assert [told(words, *names) for words in ran] == [
+        {"--seed": "1", "--save-dir": f"{tmp_path}/baseline-1"},
+        {"--seed": "4", "--save-dir": f"{tmp_path}/baseline-4"},
         {
-            "--path": "teacher-2/checkpoint_last.pt",
-            "--destdir": "distilled-2",
+            "--path": f"{tmp_path}/baseline-4/checkpoint_last.pt",
+            "--destdir": f"{tmp_path}/distilled",
             "--beam": "4",
             "--lenpen": "0.6",
         },
-        {"--seed": "1", "--save-dir": "single-distilled-2"},
+        {"--seed": "1", "--save-dir": f"{tmp_path}/single-1"},
     ]
-    assert ran[-1][1] == tmp_path / "distilled-2" / "data"
+    assert ran[-1][1] == tmp_path / "distilled" / "data"
 
 
 def test_no_minimum_block_is_larger_than_a_block():
-    assert block_sizes.acceptances(2) == ["exact", "top 2", "top 3", "at least 2"]
-    assert block_sizes.acceptances(4) == [*block_sizes.acceptances(2), "at least 3"]
+    names = list(block_sizes.ACCEPTANCE)
+    assert block_sizes.acceptances(2, names) == ["exact", "top 2", "top 3", "at least 2"]
+    assert block_sizes.acceptances(4, names) == names
+    # The base is frozen in the first column: its output is to be that of greedy decoding.
+    asked = cells("--block-sizes", "2", "--settings", "regular", "both", "--acceptances", *names)
+    assert [(cell.setting, cell.acceptance) for cell in asked] == [
+        ("regular", "exact"), *(("both", name) for name in names[:4]),
+    ]  # fmt: skip
+
+
+def test_cells_of_several_seeds_are_one_cell_of_the_table(tmp_path, monkeypatch):
+    monkeypatch.setattr(block_sizes, "FIGURES", tmp_path / "figures.json")
+    rows = [
+        {
+            **block_sizes.Cell("paper", 4, "both", seed)._asdict(),
+            "bleu": bleu,
+            "mean_block_size": size,
+            "differs_from_base": differs,
+        }
+        for seed, bleu, size, differs in ((1, 26.0, 3.0, True), (2, 27.0, 3.5, False))
+    ]
+    for row in [*rows, {**rows[1], "differs_from_base": True}]:
+        block_sizes.record("medium", row)
+    kept = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    assert [row["seed"] for row in kept] == [1, 2]
+    empty = {"regular": "", "distillation": "", "fine tuning": ""}
+    begins = {"heads": "paper", "k": "4", "acceptance": "exact", **empty}
+    assert block_sizes.table(rows) == [{**begins, "both": "26.50 ± 0.71 / 3.25 ± 0.35"}]
+    assert block_sizes.table(kept) == [{**begins, "both": "26.50 ± 0.71* / 3.25 ± 0.35"}]
+    assert block_sizes.summary(kept[:1]) == "26.00* / 3.00"
 
 
 def test_the_first_heads_of_a_model_are_a_model(tmp_path):
@@ -232,10 +264,10 @@ def test_the_first_heads_of_a_model_are_a_model(tmp_path):
             identity_first_head=True,
             block_ffn="split",
         )
-        for block_size in (block_sizes.LARGEST, 3)
+        for block_size in (10, 3)
     )
     tiny.stir(large)
-    cfg = {"model": argparse.Namespace(block_size=block_sizes.LARGEST)}
+    cfg = {"model": argparse.Namespace(block_size=10)}
     torch.save({"model": large.state_dict(), "cfg": cfg}, tmp_path / "large.pt")
     deeper.write_first_heads(tmp_path / "large.pt", 3, tmp_path / "small.pt")
     state = torch.load(tmp_path / "small.pt", weights_only=True)
