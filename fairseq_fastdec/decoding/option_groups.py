@@ -10,7 +10,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 
 from ..fairseq_patches.help import as_ours
 from ..translating.registry import DRAFTED
-from .methods.beams import BEAMS
+from .methods.beams import BEAMS, OF_PAIRS
 from .methods.guesses import GUESSING
 from .option_rules import rule_of, values_of
 
@@ -19,7 +19,7 @@ GENERAL = "decoding"
 GROUPS = {
     "blockwise decoding": ("blockwise", "auto"),
     "Jacobi decoding and lookahead": (*GUESSING, "auto"),
-    "beams": BEAMS,
+    "beams": (*BEAMS, OF_PAIRS),
     "drafts": DRAFTED,
 }
 

@@ -56,6 +56,12 @@ def build(models, order, method=None, **options):
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=6),
     left_pad=st.booleans(),
     n_forced=st.integers(0, 5),
+    method=st.fixed_dictionaries(
+        {},
+        optional=dict(
+            prune_threshold=st.sampled_from([0.5, 1.5, 4.0]), max_candidates=st.integers(1, 5)
+        ),
+    ),
     options=st.fixed_dictionaries(
         {},
         optional=dict(
@@ -70,13 +76,15 @@ def build(models, order, method=None, **options):
     ),
     seed=st.integers(0, 3),
 )
-def test_it_finds_what_torch_finds(order, kind, beam, lengths, left_pad, n_forced, options, seed):
+def test_it_finds_what_torch_finds(
+    order, kind, beam, lengths, left_pad, n_forced, method, options, seed
+):
     task, models = DOUBLE_TASKS[order], models_of(kind, order)
     sample = tiny.random_batch(task, lengths, left_pad, seed)
     prefix = prefixes(len(lengths), n_forced, END) if n_forced and order == "l2r" else None
     options = {"max_len_b": 12, "beam": beam, **options}
-    ours = build(models, order, **options)
-    to_read = method_to_read(models, "double_token", task=task, **options)
+    ours = build(models, order, method, **options)
+    to_read = method_to_read(models, "double_token", method, task=task, **options)
     found, records = [], []
     for generator in (ours, to_read):
         written = record_into(generator)

@@ -29,9 +29,12 @@ BOS, PAD, EOS, UNK = (getattr(DICTIONARY, name)() for name in ("bos", "pad", "eo
 END = DICTIONARY.index(EOD)
 
 
-def build(models, beam=5, **options):
+def build(models, beam=5, prune_threshold=None, max_candidates=None, **options):
     args = argparse.Namespace(beam=beam, **options)
-    return build_generator(list(models), DICTIONARY, args, DecodingOptions(decoding="double_token"))
+    method = DecodingOptions(
+        decoding="double_token", prune_threshold=prune_threshold, max_candidates=max_candidates
+    )
+    return build_generator(list(models), DICTIONARY, args, method)
 
 
 def decode(models, sample, beam=5, prefix=None, bos_token=None, **options):
@@ -73,11 +76,11 @@ def natural(pairs, order):
 
 def reference_search(
     models, source, width, order, max_len, min_len=1, lenpen=1.0, unkpen=0.0,
-    unnormalized=False, temperature=1.0, forced=(),
+    unnormalized=False, temperature=1.0, forced=(), prune_threshold=math.inf, max_candidates=None,
 ):  # fmt: skip
     """Algorithm 1, one hypothesis at a time; returns ``(score, natural tokens)``, best first.
 
-    ``forced`` slots hold these tokens.
+    ``forced`` slots hold these tokens. Pruning is that of Yang et al., section 4.
     """
     lengths = torch.tensor([source.numel()])
     sources = [model.encoder(source[None], lengths) for model in models]
@@ -102,6 +105,14 @@ def reference_search(
             (total + score, (*pairs, (left, right)))
             for total, pairs, left in lefts
             for score, right in rights[pairs]
+        ]
+        pool.sort(key=lambda candidate: -candidate[0])
+        best = max([total for total, _ in pool[:1] + ended], default=0)
+        pool = [
+            own
+            for before, _ in beam
+            for own in [each for each in pool if each[1][:-1] == before][:max_candidates]
+            if own[0] >= best - prune_threshold
         ]
         pool.sort(key=lambda candidate: -candidate[0])
         for total, pairs in pool[:width]:
@@ -149,6 +160,8 @@ search_strategy = st.fixed_dictionaries(
         unkpen=st.sampled_from([0.0, -3.0]),
         unnormalized=st.booleans(),
         temperature=st.sampled_from([0.5, 1.0, 2.0]),
+        prune_threshold=st.sampled_from([math.inf, math.inf, 0.5, 1.5, 4.0]),
+        max_candidates=st.sampled_from([None, None, 1, 2, 5]),
     )
 )
 

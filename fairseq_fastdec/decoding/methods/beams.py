@@ -20,6 +20,7 @@ from ..option_rules import option
 from .lexical_constraints import ConstraintState
 
 BEAMS = ("beam", "variable_beam", "streaming")
+OF_PAIRS = "double_token"
 FINALIZE_CHOICES = ChoiceEnum(["paper", "fairseq", "hf", "hf_early"])
 # Those of transformers.
 HUGGING_FACE = ("hf", "hf_early")
@@ -31,16 +32,17 @@ class PruningOptions:
 
     prune_threshold: Optional[float] = option(
         None,
-        "beams: prune candidates whose log-probability is lower than the best candidate's by more "
-        "than this; inf = no pruning (default: 1.5, but inf for beam)",
-        methods=BEAMS,
+        "beams, double_token: prune candidates whose log-probability is lower than the best "
+        "candidate's by more than this; inf = no pruning (default: 1.5, but inf for beam and "
+        "double_token)",
+        methods=(*BEAMS, OF_PAIRS),
         at_least=0,
     )
     max_candidates: Optional[int] = option(
         None,
-        "beams: consider at most this many continuations of each candidate (default: 5, but all "
-        "for beam)",
-        methods=BEAMS,
+        "beams, double_token: consider at most this many continuations of each candidate (default: "
+        "5, but all for beam and double_token)",
+        methods=(*BEAMS, OF_PAIRS),
         at_least=1,
     )
     finalize: Optional[FINALIZE_CHOICES] = option(

@@ -1,6 +1,7 @@
 """Double-token decoding: beam search over pairs of tokens (Imamura and Sumita, WAT 2020)."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from ..constraints import force
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypothesis, best_first, hypothesis
 from ..natural_order import natural
+from ..option_rules import given
 from ..request import Request
 
 # The best tokens of one side of a pair, best first: log-probabilities and tokens.
@@ -78,6 +80,9 @@ class DoubleToken(DecodingGenerator):
 
     K = W = ``--beam``, as in fairseq. All lengths are in tokens of the natural sentence:
     --max-len-a, --max-len-b, --min-len, and the length by which scores are divided.
+
+    Pairs can be pruned as the candidates of :class:`.variable_beam.VariableBeam`, which is not in
+    the paper.
     """
 
     accepts_blocks = False
@@ -90,11 +95,21 @@ class DoubleToken(DecodingGenerator):
         self.order = common_order([model.decoder.token_order for model in models])
         self.rules = self.rules.of_pairs(self.order, self.dictionary)
         self._end = self.rules.eos
+        self._threshold = given(self.options.prune_threshold, math.inf)
+        self._most = self.options.max_candidates
 
     def search_options(self) -> SearchOptions:
         _, right = start_tokens(self.order, self.dictionary)
-        options = {"beam": self.beam, "token_order": self.order.name}
-        return SearchOptions("pairs", {**options, "right_bos": right, "eos": self.eos})
+        options = {
+            "beam": self.beam,
+            "prune_threshold": self._threshold,
+            "token_order": self.order.name,
+            "right_bos": right,
+            "eos": self.eos,
+        }
+        if self._most is not None:
+            options["max_candidates"] = self._most
+        return SearchOptions("pairs", options)
 
     def first_token(self, bos: int) -> int:
         left, _ = start_tokens(self.order, self.dictionary)
@@ -186,7 +201,7 @@ class DoubleToken(DecodingGenerator):
         """Lines 7 to 20, for one sentence."""
         before, end = pair_beam.beam, self._end
         pair_beam.expansions += len(before)
-        pairs = double_top_k(before, sides, self.beam)
+        pairs = self._unpruned(pair_beam, double_top_k(before, sides, self.beam))
         # Lines 8 to 12: FINALIZE the pairs with EOD among the W best.
         best = pairs[: self.beam]
         for n, candidate in enumerate(best):
@@ -202,6 +217,24 @@ class DoubleToken(DecodingGenerator):
         if not pair_beam.beam and not pair_beam.ended:
             # If the model gives NaN, no pair is possible: the sentence ends here.
             pair_beam.ended.append(before[0].extended((end, end), (-math.inf, -math.inf)))
+
+    def _unpruned(
+        self, pair_beam: PairBeam, candidates: list[PairHypothesis]
+    ) -> list[PairHypothesis]:
+        """The first M candidates of each hypothesis that are within delta of the best one.
+
+        Args:
+            candidates: best first.
+        """
+        best = max((own.total for own in candidates[:1] + pair_beam.ended), default=-math.inf)
+        kept = list[PairHypothesis]()
+        n_of_row = Counter[int]()
+        for candidate in candidates:
+            n_of_row[candidate.row] += 1
+            is_considered = self._most is None or n_of_row[candidate.row] <= self._most
+            if is_considered and candidate.total >= best - self._threshold:
+                kept.append(candidate)
+        return kept
 
     def _select_rows(self, hypotheses: Sequence[PairHypothesis]) -> None:
         """Select the rows of the network for the remaining hypotheses."""

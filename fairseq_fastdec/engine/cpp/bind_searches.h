@@ -175,10 +175,16 @@ void check(const JacobiOptions &options, const Models &models) {
   require(options.jacobi_block_size > 0, "jacobi_block_size: must be at least 1");
 }
 
-void check(const BeamOptions &options, const Models &) {
+// Checks the size of a beam, and how it is pruned.
+template <typename Options>
+void check_pruning(const Options &options) {
   require(options.beam > 0 && options.max_candidates > 0,
           "beam, max_candidates: must be at least 1");
   require(options.prune_threshold >= 0, "prune_threshold: must not be negative");
+}
+
+void check(const BeamOptions &options, const Models &) {
+  check_pruning(options);
   require(options.finalize == "fairseq" || options.finalize == "paper" || options.is_hf(),
           "finalize: unknown");
   const int64_t n_groups = options.diverse_beam_groups;
@@ -198,7 +204,7 @@ void check(const PairOptions &options, const Models &models) {
     require_tokens(&options.right_bos, 1, model->decoder.n_types, "first");
     require_tokens(&options.eos, 1, model->decoder.n_types, "last");
   }
-  require(options.beam > 0, "beam: must be at least 1");
+  check_pruning(options);
   const std::string &order = options.token_order;
   require(order == "bidirectional" || order == "l2r" || order == "r2l", "token_order: unknown");
 }

@@ -121,6 +121,23 @@ std::vector<Pair> PairSearch::double_top_k(const PairBeam &own, int64_t first_ro
   return pairs;
 }
 
+std::vector<Pair> PairSearch::unpruned(const PairBeam &own, std::vector<Pair> pairs) const {
+  if (options.max_candidates < int64_t(pairs.size())) {
+    std::vector<int64_t> n_of_entry(own.entries.size());
+    std::vector<Pair> considered;
+    for (const Pair &pair : best_of(pairs, int64_t(pairs.size())))
+      if (++n_of_entry[pair.before] <= options.max_candidates) considered.push_back(pair);
+    pairs.swap(considered);
+  }
+  float best = own.best_ended;
+  for (const Pair &pair : pairs) best = std::max(best, pair.total);
+  const auto is_worse = [least = best - float(options.prune_threshold)](const Pair &pair) {
+    return pair.total < least;
+  };
+  pairs.erase(std::remove_if(pairs.begin(), pairs.end(), is_worse), pairs.end());
+  return pairs;
+}
+
 bool PairSearch::end_alike(const Pair &one, const Pair &other) const {
   const auto last = [&](const Pair &pair) {
     return pair.tokens[pair.tokens[0] == rules.eos ? 1 : 0];
@@ -129,7 +146,7 @@ bool PairSearch::end_alike(const Pair &one, const Pair &other) const {
 }
 
 void PairSearch::extend(PairBeam &own, int64_t first_row, std::vector<int64_t> &origins) {
-  std::vector<Pair> pairs = double_top_k(own, first_row);
+  std::vector<Pair> pairs = unpruned(own, double_top_k(own, first_row));
   const std::vector<int64_t> parents = std::move(own.entries);
   own.entries.clear();
   // Lines 8 to 12: FINALIZE those of the W best pairs that have an end.
@@ -141,6 +158,7 @@ void PairSearch::extend(PairBeam &own, int64_t first_row, std::vector<int64_t> &
       return end_alike(better, *pair);
     });
     if (is_known) continue;
+    own.best_ended = std::max(own.best_ended, pair->total);
     Pair last = *pair;
     last.before = parents[last.before];
     own.ended.push_back(hypothesis(own, last));

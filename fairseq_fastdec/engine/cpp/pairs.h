@@ -8,13 +8,17 @@ namespace fastdec {
 
 struct PairOptions {
   int64_t beam = 1;      // W = K, the maximum number of entries of a beam, and of hypotheses
+  // As in BeamOptions; the paper has neither.
+  double prune_threshold = INFINITY;
+  int64_t max_candidates = INT64_MAX;
   std::string token_order = "bidirectional";  // or "l2r" or "r2l", see orders/token_order.py
   int64_t right_bos = 0;  // the right token of the pair before the output
   int64_t eos = 0;        // the token that ends hypotheses; the rules' EOS ends decoding
 
   template <typename Visit>
   void each(Visit &&visit) {
-    visit("beam", beam), visit("token_order", token_order);
+    visit("beam", beam), visit("prune_threshold", prune_threshold);
+    visit("max_candidates", max_candidates), visit("token_order", token_order);
     visit("right_bos", right_bos), visit("eos", eos);
   }
 };
@@ -34,6 +38,7 @@ struct PairBeam {
   std::vector<Pair> pairs;  // all pairs so far
   std::vector<int64_t> entries;  // the indices of the entries' last pairs, best first
   std::vector<Hypothesis> ended;  // of two pairs that end the same sentence, the better one
+  float best_ended = -INFINITY;   // the best total of a pair that has ended
   int64_t n_finalized = 0;        // both of them count
   int64_t steps = 0, expansions = 0;
 };
@@ -62,6 +67,8 @@ class PairSearch : public Search {
   void extend(PairBeam &own, int64_t first_row, std::vector<int64_t> &origins);
   // All pairs that can be among the best extensions; `before` is the index of an entry.
   std::vector<Pair> double_top_k(const PairBeam &own, int64_t first_row) const;
+  // The first M pairs of each entry that are within delta of the best one.
+  std::vector<Pair> unpruned(const PairBeam &own, std::vector<Pair> pairs) const;
   bool has_end(const Pair &pair) const {
     return pair.tokens[0] == rules.eos || pair.tokens[1] == rules.eos;
   }
