@@ -9,6 +9,7 @@ from fairseq.data import Dictionary
 from ..engine.searches import Phrases
 from ..translating.glossary import glossary_of
 from ..translating.languages import Pair
+from ..translating.phrases import checked
 from ..translating.text import numbers_of, words_of
 from .option_rules import option
 
@@ -66,11 +67,7 @@ class GlossaryFile:
     def _phrase(self, text: str) -> list[int]:
         """The tokens of a translation."""
         if text not in self._phrases:
-            *tokens, _ = numbers_of(self._target, self.segmented(text).split())
-            if not tokens or self._target.unk() in tokens:
-                raise ValueError(
-                    f"--glossary {self._path}: the model's vocabulary lacks characters of "
-                    f"{text!r}; choose another translation"
-                )
-            self._phrases[text] = tokens
+            name = f"--glossary {self._path}: the translation"
+            tokens = numbers_of(self._target, self.segmented(text).split())
+            self._phrases[text] = checked(name, text, tokens, self._target.unk())
         return self._phrases[text]

@@ -1,9 +1,9 @@
 """The HTTP interface, compatible with LibreTranslate and NeMo Curator's translation stage."""
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
+from itertools import repeat
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple, Optional
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -13,32 +13,37 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
-from ..translating import inline_tags, markup, placeholders
 from ..translating.alignments import HARD
 from ..translating.errors import QueueFull
 from ..translating.languages import Languages
 from ..translating.results import SentenceError, Translation
+from ..translating.sentences import SplitText
+from ..translating.tagged import PLACEHOLDERS
 from ..translating.translator import Translator
-from ..translating.turns import in_turns
+from ..translating.turns import at_most
 from .config import ServerOptions
 from .detection import Detected, Detector
 from .languages import name_of
 from .metrics import MeasuredApp, Metrics
 from .openapi import description
 from .requests import (
-    FORMATS,
     MAX_ALTERNATIVES,
-    alignment_of,
-    alternatives_of,
-    drafts_of,
+    Asked,
+    asked_of,
     pairs_of,
-    phrases_of,
     read_fields,
     string_of,
     texts_of,
 )
 from .slow_clients import in_time, while_connected
-from .texts import at_most, split, split_texts, translate_texts
+from .texts import (
+    AnySplit,
+    split_tagged,
+    split_texts,
+    translate_texts,
+    with_constraints,
+    with_drafts,
+)
 
 PAGE = Path(__file__).with_name("page.html")
 AUTO = "auto"
@@ -96,35 +101,6 @@ class LanguagePair(NamedTuple):
         return {"source": self.source, "target": self.target}
 
 
-class Aligned:
-    """The translations of a request's sentences, with alignments."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-        # By sentence: equal sentences have equal translations.
-        self.translations: dict[str, Translation] = {}
-
-    def keep(self, sentence: str, found: Translation) -> str:
-        """Keep a translation, and return its text.
-
-        Raises:
-            SentenceError: if the sentence could not be translated.
-        """
-        if found.text is None:
-            raise SentenceError({0: str(found.error)}, [None])
-        self.translations[sentence] = found
-        return found.text
-
-    def of(self, sentence: str) -> dict[str, Any]:
-        """The subwords and the alignment of a sentence, for the response."""
-        found = self.translations[sentence]
-        return {
-            "sourceTokens": found.source_tokens,
-            "targetTokens": found.tokens,
-            "alignment": found.alignment,
-        }
-
-
 class Service:
     """The models, limits and metrics of a server, and the handlers of its paths."""
 
@@ -153,28 +129,14 @@ class Service:
             return await self._translate_for_curator(request, fields)
         texts = texts_of(fields, "q", self.options)
         source, target = string_of(fields, "source", AUTO), string_of(fields, "target")
-        kind = string_of(fields, "format", "text")
-        if kind not in FORMATS:
-            raise HTTPException(400, f"format {kind!r}: choose from {', '.join(FORMATS)}")
+        asked = asked_of(fields, len(texts), self.options)
         detected = self._detected(texts) if source.lower() == AUTO else None
         pair = self._pair(detected.language if detected else source, target)
-        n = 1 + alternatives_of(fields)
-        if kind == "placeholders" and n > 1:
-            raise HTTPException(400, "format placeholders: only without alternatives")
-        drafts = drafts_of(fields, len(texts), self.options)
-        if drafts and (n > 1 or kind != "text"):
-            raise HTTPException(400, "draft: only with format text and without alternatives")
-        aligned = None if (alignment := alignment_of(fields)) is None else Aligned(alignment)
-        if aligned is not None and (n > 1 or kind != "text"):
-            raise HTTPException(400, "alignment: only with format text and without alternatives")
-        phrases = phrases_of(fields, self.options)
-        given = (n, drafts, aligned, phrases)
-        found = await self._translated(request, pair, texts, kind, *given)
+        found, hypotheses = await self._translated(request, pair, texts, asked)
         answer: dict[str, Any] = {"translatedText": [best[0] for best in found]}
-        if aligned is not None:
-            parts = await split_texts(texts, pair.source)
-            answer["alignment"] = [[*map(aligned.of, part.sentences)] for part in parts]
-        if n > 1:
+        if asked.alignment is not None:
+            answer["alignment"] = [[_alignment(best) for best, *_ in own] for own in hypotheses]
+        if asked.n > 1:
             # Hypotheses with different tokens can have the same text.
             answer["alternatives"] = [
                 [text for text in dict.fromkeys(best) if text != best[0]] for best in found
@@ -190,7 +152,7 @@ class Service:
             raise HTTPException(400, "texts: must be a list of strings")
         texts = texts_of(fields, "texts", self.options)
         pair = self._pair(string_of(fields, "src_lang"), string_of(fields, "tgt_lang"))
-        found = await self._translated(request, pair, texts, "text", 1)
+        found, _ = await self._translated(request, pair, texts, Asked())
         return JSONResponse({"translations": [best[0] for best in found]})
 
     async def score(self, request: Request) -> Response:
@@ -313,18 +275,10 @@ class Service:
         return self.detector.detect("\n".join(texts))
 
     async def _translated(
-        self,
-        request: Request,
-        pair: LanguagePair,
-        texts: list[str],
-        kind: str,
-        n: int,
-        drafts: Optional[list[str]] = None,
-        aligned: Optional["Aligned"] = None,
-        phrases: Mapping[str, Any] = MappingProxyType({}),
-    ) -> list[list[str]]:
-        """The n translations of each text, best first."""
-        work = self._translate_texts(pair, texts, kind, n, drafts, aligned, phrases)
+        self, request: Request, pair: LanguagePair, texts: list[str], asked: Asked
+    ) -> tuple[list[list[str]], list[list[list[Any]]]]:
+        """See :func:`~.texts.translate_texts`."""
+        work = self._translate_texts(pair, texts, asked)
         return await self._answered(request, pair, work, sum(map(len, texts)))
 
     async def _answered(
@@ -368,64 +322,49 @@ class Service:
         return await at_most(self.at_once, score, texts)
 
     async def _translate_texts(
-        self,
-        pair: LanguagePair,
-        texts: list[str],
-        kind: str,
-        n: int,
-        drafts: Optional[list[str]],
-        aligned: Optional["Aligned"],
-        phrases: Mapping[str, Any],
-    ) -> list[list[str]]:
+        self, pair: LanguagePair, texts: list[str], asked: Asked
+    ) -> tuple[list[list[str]], list[list[list[Any]]]]:
         sentences = self.metrics.sentences.labels(pair.source, pair.target)
-        options: dict[str, Any] = {**pair.of_call(), **phrases}
-        if n > 1:
-            options |= {"nbest": n, "beam": max(n, pair.beam), "decoding": "beam"}
-        if kind == "placeholders" or (kind == "html" and n == 1 and pair.aligns):
-            aligned = Aligned(HARD)
-        if aligned is not None:
-            options |= {"details": True, "alignment": aligned.kind}
+        options: dict[str, Any] = {**pair.of_call(), **asked.options}
+        if asked.n > 1:
+            options |= {"nbest": asked.n, "beam": max(asked.n, pair.beam), "decoding": "beam"}
+        # Without alignments, inline tags separate texts.
+        is_aligned = pair.aligns or PLACEHOLDERS in asked.kinds
+        alignment = asked.alignment
+        if asked.kinds:
+            alignment = HARD if is_aligned else None
+            options["details"] = True
+        if alignment is not None:
+            options |= {"details": True, "alignment": alignment}
 
-        async def translate(sentence: str, draft: Optional[list[str]]) -> list[str]:
-            drafted = options if draft is None else {**options, "draft": draft}
-            best = await pair.translator.translate_async(sentence, **drafted)
+        async def translate(sentence: str, own: dict[str, Any]) -> list[Any]:
+            found = await pair.translator.translate_async(sentence, **options, **own)
             sentences.inc()
-            if aligned is not None:
-                best = aligned.keep(sentence, best)
-            return [best] if isinstance(best, str) else best
+            best = found if isinstance(found, list) else [found]
+            if isinstance(best[0], Translation) and best[0].error is not None:
+                raise SentenceError({0: best[0].error}, [None])
+            return best
 
-        if kind == "text":
-            split_drafts = None
-            if drafts is not None:
-                split_drafts = await split_texts(drafts, pair.target)
-            return await translate_texts(
-                texts, pair.source, translate, n, self.at_once, split_drafts
-            )
-        documents: list[list[Any]]
-        if kind == "placeholders":
-            documents = [await in_turns(placeholders.runs(text)) for text in texts]
-        else:
-            documents = [await in_turns(markup.split(text)) for text in texts]
-            if aligned is not None:
-                documents = [await in_turns(inline_tags.runs(pieces)) for pieces in documents]
-        strings = [piece.text for pieces in documents for piece in pieces if piece.text is not None]
-        found = await translate_texts(strings, pair.source, translate, n, self.at_once)
-        join = (
-            markup.join
-            if aligned is None
-            else partial(
-                inline_tags.join,
-                parts_of=partial(split, language=pair.source),
-                found=aligned.translations,
-            )
+        split: Sequence[AnySplit] = (
+            await split_tagged(texts, asked.kinds, is_aligned, pair.source)
+            if asked.kinds
+            else await split_texts(texts, pair.source)
         )
-        ranks = [iter(best) for best in zip(*found)] or [iter(()) for _ in range(n)]
-        # Python 3.10 has no asynchronous comprehensions inside others.
-        results = []
-        for pieces in documents:
-            joined = [await in_turns(join(pieces, rank)) for rank in ranks]
-            results.append(["".join(parts) for parts in joined])
-        return results
+        drafts: Iterable[Optional[SplitText]] = repeat(None)
+        if asked.drafts is not None:
+            drafts = await split_texts(asked.drafts, pair.target)
+        both = zip(with_drafts(split, drafts), with_constraints(split, asked.constraints))
+        given = ({**draft, **constraints} for draft, constraints in both)
+        return await translate_texts(split, given, translate, asked.n, self.at_once)
+
+
+def _alignment(found: Translation) -> dict[str, Any]:
+    """The subwords and the alignment of a sentence, for the response."""
+    return {
+        "sourceTokens": found.source_tokens,
+        "targetTokens": found.tokens,
+        "alignment": found.alignment,
+    }
 
 
 def create_app(pairs: list[LanguagePair], options: ServerOptions) -> MeasuredApp:

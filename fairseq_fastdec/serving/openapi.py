@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from ..translating.tagged import KINDS
 from .config import ServerOptions
+from .requests import FORMATS, TEXT
 from .texts import MOST_CHARS
 
 JSON = "application/json"
@@ -23,7 +25,14 @@ ALIGNMENT = (
     "target subword, from 0; or soft, for each target subword and the end of the sentence, the "
     "probabilities of the source subwords, and the sum of the others"
 )
-PLACEHOLDERS = "placeholders such as {name} and %s are carried over to the translation"
+FORMAT = (
+    "what the texts contain: tags of html, placeholders such as {name} and %s, or a list of both; "
+    "they are carried over to the translations"
+)
+CONSTRAINTS = (
+    "phrases that the translation contains: a string or several; for a list of texts, one of these "
+    "or null for each. A text with constraints has to be one sentence"
+)
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -43,7 +52,7 @@ def description(
             "q": {"oneOf": [text, texts]},
             "source": {"type": "string", "enum": sources},
             "target": {"type": "string", "enum": targets},
-            "format": {"type": "string", "enum": ["text", "html"], "default": "text"},
+            "format": {"type": "string", "enum": [*FORMATS], "default": TEXT},
             "alternatives": {"type": "integer", "minimum": 0, "maximum": max_alternatives},
             **key,
         },
@@ -59,11 +68,25 @@ def description(
             "description": GLOSSARY,
         },
         "forbidden": {**texts, "description": FORBIDDEN},
+        "format": {
+            "oneOf": [
+                libretranslate["properties"]["format"],
+                {"type": "array", "items": {"enum": [*KINDS]}, "minItems": 1},
+            ],
+            "description": FORMAT,
+        },
     }
     languages = {name: libretranslate["properties"][name] for name in ("source", "target")}
     alignment = {"type": "string", "enum": ["hard", "soft"], "description": ALIGNMENT}
-    placeholders = {"type": "string", "enum": ["placeholders"], "description": PLACEHOLDERS}
-    none = {"type": "integer", "enum": [0]}
+    phrases: list[dict[str, Any]] = [text, texts]
+    constraints: dict[str, dict[str, Any]] = {
+        "one": {"oneOf": phrases},
+        "many": {
+            "type": "array",
+            "items": {"oneOf": [*phrases, {"type": "null"}]},
+            "maxItems": options.max_texts,
+        },
+    }
     # Requests that LibreTranslate does not have, for one text and for many.
     others = {
         name: [
@@ -71,7 +94,7 @@ def description(
             for required, own in (
                 ("draft", {"draft": {**kind, "description": DRAFT}, "alignment": alignment}),
                 ("alignment", {"alignment": alignment}),
-                ("format", {"format": placeholders, "alternatives": none}),
+                ("constraints", {"constraints": {**constraints[name], "description": CONSTRAINTS}}),
             )
         ]
         for name, kind in (("one", text), ("many", texts))

@@ -2,8 +2,9 @@
 
 import hmac
 import json
-from collections.abc import AsyncGenerator, Iterable, Iterator
-from typing import Any, Optional
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Optional
 from urllib.parse import unquote_to_bytes
 
 from python_multipart.multipart import parse_options_header
@@ -14,16 +15,57 @@ from starlette.requests import Request
 from ..translating.alignments import HARD, SOFT
 from ..translating.glossary import Glossary
 from ..translating.results import BYTE_ORDER_MARK
+from ..translating.sentences import strings_of
+from ..translating.tagged import KINDS
 from ..translating.turns import in_turns, turn
 from .config import ServerOptions
 from .texts import MOST_CHARS
 
-FORMATS = ("text", "html", "placeholders")
+TEXT = "text"
+FORMATS = (TEXT, *KINDS)
 MAX_ALTERNATIVES = 10
 MAX_FIELDS = 1100
 MAX_NAME = 32
 # The number of bytes of a form that are parsed at once.
 PIECE = 1 << 14
+
+
+class Asked(NamedTuple):
+    """The translations that a request asks for.
+
+    Attributes:
+        kinds: what the texts contain, of :data:`.tagged.KINDS`.
+        n: the number of translations of each text.
+        alignment: the kind of the alignments to return; ``None`` for none.
+        options: of all sentences, see :meth:`.translator.Translator.translate_async`.
+        drafts: of each text; ``None`` without drafts.
+        constraints: of each text, or of none.
+    """
+
+    kinds: tuple[str, ...] = ()
+    n: int = 1
+    alignment: Optional[str] = None
+    options: Mapping[str, Any] = MappingProxyType({})
+    drafts: Optional[list[str]] = None
+    constraints: Sequence[list[str]] = ()
+
+
+def asked_of(fields: dict[str, Any], n_texts: int, options: ServerOptions) -> Asked:
+    """Read the fields of a request that are about the translations of its n texts.
+
+    Raises:
+        HTTPException: 400 for values that are wrong or cannot be combined, 413 for texts that are
+            too long.
+    """
+    kinds, n = formats_of(fields), 1 + alternatives_of(fields)
+    drafts, alignment = drafts_of(fields, n_texts, options), alignment_of(fields)
+    for name, own in (("draft", drafts), ("alignment", alignment)):
+        if own and (n > 1 or kinds):
+            raise HTTPException(400, f"{name}: only with format text and without alternatives")
+    constraints, given = constraints_of(fields, n_texts, options), phrases_of(fields, options)
+    if constraints:
+        given["decoding"] = "beam"
+    return Asked(kinds, n, alignment, given, drafts, constraints)
 
 
 async def read_fields(request: Request, options: ServerOptions) -> dict[str, Any]:
@@ -261,6 +303,45 @@ def phrases_of(fields: dict[str, Any], options: ServerOptions) -> dict[str, Any]
         except ValueError as error:
             raise HTTPException(400, str(error)) from error
     return found
+
+
+def constraints_of(fields: dict[str, Any], n: int, options: ServerOptions) -> list[list[str]]:
+    """The phrases of each of n texts; nothing without the field.
+
+    Raises:
+        HTTPException: 400 for another type, 413 if there are too many or they are too long.
+    """
+    given = fields.get("constraints")
+    if given is None:
+        return []
+    several = given if isinstance(fields.get("q"), list) else [given]
+    if not isinstance(several, list) or len(several) != n:
+        raise HTTPException(
+            400, f"constraints: must be one for each of {n} texts; use null for a text without"
+        )
+    try:
+        found = [strings_of("constraints", own) or [] for own in several]
+    except TypeError as error:
+        raise HTTPException(400, str(error)) from error
+    texts_of({"constraints": [phrase for own in found for phrase in own]}, "constraints", options)
+    return found
+
+
+def formats_of(fields: dict[str, Any]) -> tuple[str, ...]:
+    """The kinds of texts in the field ``format``, of :data:`.tagged.KINDS`; none for plain ones.
+
+    Raises:
+        HTTPException: 400 for another value.
+    """
+    value = fields.get("format", TEXT)
+    given = value if isinstance(value, list) else [value]
+    names = [*dict.fromkeys(string_of({"format": own}, "format") for own in given)]
+    for name in names:
+        if name not in FORMATS:
+            raise HTTPException(400, f"format {name!r}: choose from {', '.join(FORMATS)}")
+    if not names or (TEXT in names and len(names) > 1):
+        raise HTTPException(400, f"format: choose {TEXT}, or some of {', '.join(KINDS)}")
+    return tuple(name for name in names if name != TEXT)
 
 
 def alignment_of(fields: dict[str, Any]) -> Optional[str]:

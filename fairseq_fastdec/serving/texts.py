@@ -1,20 +1,23 @@
 """Translates texts: splits them into sentences, and joins the translations."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice, repeat
-from typing import Any, Optional, TypeVar
+from itertools import islice, zip_longest
+from typing import Any, Optional, Union
 
 import sentencex
 
+from ..translating import markup
 from ..translating.language_codes import language_of
+from ..translating.markup import Piece
 from ..translating.results import BYTE_ORDER_MARK
-from ..translating.sentences import SplitText
-from ..translating.turns import in_turns
+from ..translating.runs import Run
+from ..translating.sentences import SplitText, check_one, ranks
+from ..translating.tagged import TaggedText, pieces_of
+from ..translating.turns import at_most, in_turns
 
-Returned = TypeVar("Returned")
-# Takes a sentence and its drafts, and returns the hypotheses, best first.
-Translate = Callable[[str, Optional[list[str]]], Awaitable[list[str]]]
+# Takes a sentence and its own options, and returns the hypotheses, best first.
+Translate = Callable[[str, dict[str, Any]], Awaitable[list[Any]]]
+AnySplit = Union[SplitText, TaggedText]
 # A draft has at most MOST_TIMES * len(sentence) + MOST_MORE characters; a longer one must belong to
 # another sentence.
 MOST_TIMES, MOST_MORE = 4, 200
@@ -109,46 +112,95 @@ def _placed(window: str, sentences: Iterable[str]) -> Iterator[tuple[int, str]]:
         yield begin, sentence
 
 
+async def split_tagged(
+    texts: Iterable[str], kinds: Sequence[str], is_aligned: bool, language: str
+) -> list[TaggedText]:
+    """Split texts with tags or placeholders, while other tasks run.
+
+    Args:
+        kinds: what they contain, see :func:`.tagged.pieces_of`.
+        is_aligned: whether the translations have alignments; without, all tags separate texts.
+    """
+    found = []
+    for text in texts:
+        own: list[Union[Piece, Run]] = await in_turns(
+            pieces_of(text, kinds) if is_aligned else markup.split(text)
+        )
+        strings = (piece.text for piece in own if piece.text is not None)
+        found.append(TaggedText(own, await split_texts(strings, language)))
+    return found
+
+
 async def translate_texts(
-    texts: list[str],
-    language: str,
+    texts: Sequence[AnySplit],
+    given: Iterable[dict[str, Any]],
     translate: Translate,
     n: int,
     at_once: int,
-    drafts: Optional[Sequence[SplitText]] = None,
-) -> list[list[str]]:
+) -> tuple[list[list[str]], list[list[list[Any]]]]:
     """Translate the sentences of texts concurrently.
 
     Args:
-        language: the language code of the texts.
+        given: the options of each sentence.
         n: the number of translations of each text.
         at_once: the maximum number of sentences that are translated at the same time.
-        drafts: earlier translations of the texts.
 
     Returns:
-        n translations of each text, best first. Translation i consists of hypothesis i of each
-        sentence, or of the sentence's last one if there are fewer.
+        n translations of each text, best first, and for each text the hypotheses of its sentences.
+        Translation i consists of hypothesis i of each sentence, or of the sentence's last one if
+        there are fewer.
     """
-    parts = await split_texts(texts, language)
-    pairs = chain.from_iterable(
-        zip(part.sentences, _drafts_of(part, draft))
-        for part, draft in zip(parts, repeat(None) if drafts is None else drafts)
-    )
-    n_sentences = sum(len(part.sentences) for part in parts)
-    found = await at_most(min(at_once, n_sentences), translate, pairs)
-    joined = await in_turns(_joined(parts, iter(found), n))
-    return [joined[start : start + n] for start in range(0, len(joined), n)]
+    sentences = [sentence for text in texts for sentence in text.sentences]
+    found = iter(await at_most(min(at_once, len(sentences)), translate, zip(sentences, given)))
+    hypotheses = [[*islice(found, len(text.sentences))] for text in texts]
+    joined = await in_turns(_joined(texts, hypotheses, n))
+    return [joined[start : start + n] for start in range(0, len(joined), n)], hypotheses
 
 
-def _joined(parts: Iterable[SplitText], hypotheses: Iterator[list[str]], n: int) -> Iterator[str]:
-    """The n translations of each text, one text after the other."""
-    for part in parts:
-        found = list(islice(hypotheses, len(part.sentences)))
-        for i in range(n):
-            yield part.join(best[min(i, len(best) - 1)] for best in found)
+def _joined(
+    texts: Sequence[AnySplit], hypotheses: Sequence[list[list[Any]]], n: int
+) -> Iterator[Optional[str]]:
+    """The n translations of each text, one text after the other. ``None`` is a piece of work."""
+    for text, found in zip(texts, hypotheses):
+        for rank in ranks(found, n):
+            if isinstance(text, TaggedText):
+                yield from text.joined(iter(rank))
+            else:
+                yield text.join(own if isinstance(own, str) else own.text for own in rank)
 
 
-def _drafts_of(text: SplitText, draft: Optional[SplitText]) -> Iterator[Optional[list[str]]]:
+def with_drafts(
+    texts: Iterable[AnySplit], drafts: Iterable[Optional[SplitText]]
+) -> Iterator[dict[str, Any]]:
+    """The drafts of each sentence, as options.
+
+    Args:
+        drafts: of each text; ``None`` for none.
+    """
+    for text, draft in zip(texts, drafts):
+        for own in _drafts_of(text, draft):
+            yield {} if own is None else {"draft": own}
+
+
+def with_constraints(
+    texts: Sequence[AnySplit], constraints: Sequence[list[str]]
+) -> Iterator[dict[str, Any]]:
+    """The constraints of each sentence, as options.
+
+    Args:
+        constraints: of the first texts.
+
+    Raises:
+        ValueError: for a text with constraints that is not one sentence.
+    """
+    for number, (text, own) in enumerate(zip(texts, constraints)):
+        if own:
+            check_one(text.sentences, number)
+    pairs = zip_longest(texts, constraints)
+    return ({"constraints": own} if own else {} for text, own in pairs for _ in text.sentences)
+
+
+def _drafts_of(text: AnySplit, draft: Optional[SplitText]) -> Iterator[Optional[list[str]]]:
     """The drafts of each sentence, the likeliest one first.
 
     If the draft has another number of sentences, these are the sentence at the same relative place
@@ -162,31 +214,3 @@ def _drafts_of(text: SplitText, draft: Optional[SplitText]) -> Iterator[Optional
         # Bounds the time for tokenising a draft, which can be repeated for each sentence.
         near = [text for text in near if len(text) <= MOST_TIMES * len(sentence) + MOST_MORE]
         yield near or None
-
-
-async def at_most(
-    n: int, call: Callable[..., Awaitable[Returned]], arguments: Iterable[tuple[Any, ...]]
-) -> list[Returned]:
-    """Await calls with each of the arguments, n at the same time; their results, in order."""
-    found: dict[int, Returned] = {}
-
-    async def work() -> None:
-        # All workers take from the same iterator.
-        for number, own in calls:
-            found[number] = await call(*own)
-
-    calls = enumerate(arguments)
-    await gather([work() for _ in range(n)])
-    return [found[number] for number in range(len(found))]
-
-
-async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
-    """Await all; if one fails, or the caller is cancelled, cancel the others."""
-    if len(awaitables) == 1:  # most requests: no task needed
-        return [await awaitables[0]]
-    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -29,8 +29,22 @@ def phrase_of(name: str, text: str, codec: TextCodec) -> list[int]:
     found = codec.encode_target(text)
     if isinstance(found, Problem):
         raise ValueError(f"{name} {text!r}: {found}")
-    *tokens, _ = found
-    if not tokens or codec.target.unk_index in tokens:
+    return checked(name, text, found, codec.target.unk_index)
+
+
+def checked(name: str, text: str, numbers: Sequence[int], unk: int) -> list[int]:
+    """The tokens of a phrase, without EOS.
+
+    Args:
+        name: what it was given as, for messages.
+        numbers: the tokens with EOS.
+        unk: the token of what the dictionary does not have.
+
+    Raises:
+        ValueError: for a phrase without tokens, or with some that are not in the dictionary.
+    """
+    *tokens, _ = numbers
+    if not tokens or unk in tokens:
         raise ValueError(
             f"{name} {text!r}: the model's vocabulary lacks characters of it; choose another phrase"
         )

@@ -1,9 +1,10 @@
-"""Texts with placeholders, such as ``{name}``, ``${0}`` and ``%s``, as runs without them."""
+"""Takes placeholders, such as ``{name}``, ``${0}`` and ``%s``, out of the texts of runs."""
 
 import re
 from collections.abc import Iterator
 
-from .inline_tags import MOST_TAGS, InlineElement, Run
+from .markup import escaped
+from .runs import MOST_TAGS, InlineElement, Run
 
 # Those of printf need a type, and no letter after it.
 PLACEHOLDER = re.compile(
@@ -19,34 +20,69 @@ MOST_CHARS = 80
 BEHIND_WORDS = re.compile(r"[\s,.;:!?)\]]|$")
 
 
-def runs(text: str) -> Iterator[Run]:
-    """Divide a text into runs with at most :data:`MOST_TAGS` placeholders each."""
-    end, run = 0, Run("", "", is_html=False)
-    for found in PLACEHOLDER.finditer(text):
-        if len(run.elements) == MOST_TAGS:
-            yield run
-            run = Run("", "", is_html=False)
-        _add(run, text[end : found.start()])
+def runs(given: Run) -> Iterator[Run]:
+    """A run whose placeholders are elements; several if a run without tags has more of them than
+    :data:`MOST_TAGS`.
+    """
+    starts = [found.start() for found in PLACEHOLDER.finditer(given.text)]
+    cuts = [] if given.elements else starts[MOST_TAGS::MOST_TAGS]
+    if not cuts:
+        yield _without(given)
+        return
+    for start, end in zip([0, *cuts], [*cuts, len(given.text)]):
+        text = given.text[start:end]
+        yield _without(Run(_written(given, text), text, is_html=given.is_html))
+
+
+def _written(run: Run, text: str) -> str:
+    return escaped(text) if run.is_html else text
+
+
+def _without(given: Run) -> Run:
+    """A run without placeholders in its text."""
+    text, end = "", 0
+    # By place in the given text, the place in this text.
+    places = list[int]()
+    elements = [*given.elements]
+    for found in PLACEHOLDER.finditer(given.text):
+        start = found.start()
+        text = _added(text, given.text[end:start], places)
         end = found.end()
-        run.source += found[0]
-        before = text[max(found.start() - 1, 0) : found.start()]
-        after = text[end : end + MOST_CHARS]
-        _leave_out(run, after)
-        place = len(run.text)
-        element = InlineElement(place, place, (found[0], ""), (), (before, after[:1]))
-        run.elements.append(element)
-    _add(run, text[end:])
-    yield run
+        after = given.text[end : end + MOST_CHARS]
+        text = _left_out(text, after)
+        places += [len(text)] * len(found[0])
+        beside = (given.text[max(start - 1, 0) : start], after[:1])
+        tags = (_written(given, found[0]), "")
+        elements.append(InlineElement(start, start, tags, given.path(start), beside))
+    text = _added(text, given.text[end:], places)
+    places.append(len(text))
+    # At the same place, a tag is before a placeholder.
+    order = sorted(range(len(elements)), key=lambda number: elements[number].start)
+    numbers = {number: at for at, number in enumerate(order)}
+    moved = [
+        own._replace(
+            start=places[own.start],
+            end=places[own.end],
+            around=tuple(numbers[number] for number in own.around),
+        )
+        for own in (elements[number] for number in order)
+    ]
+    return Run(given.source, text, moved, given.is_html)
 
 
-def _add(run: Run, text: str) -> None:
-    """Add a text to a run, whose text does not begin with the space behind a placeholder."""
-    run.source += text
-    run.text += text[1:] if run.elements and not run.text and text.startswith(" ") else text
+def _added(text: str, part: str, places: list[int]) -> str:
+    """A text and the next part of the given one, without the space behind a first placeholder.
+
+    Args:
+        places: see :func:`_without`; those of the part are added.
+    """
+    n_dropped = 1 if places and not text and part.startswith(" ") else 0
+    places += [len(text) + max(at - n_dropped, 0) for at in range(len(part))]
+    return text + part[n_dropped:]
 
 
-def _leave_out(run: Run, after: str) -> None:
-    """End a text where a placeholder was.
+def _left_out(text: str, after: str) -> str:
+    """The text before a placeholder that is left out.
 
     A space is removed where it would be double or before punctuation, and added where the texts
     around the placeholder would be another one.
@@ -54,9 +90,9 @@ def _leave_out(run: Run, after: str) -> None:
     Args:
         after: the text behind it.
     """
-    if run.text.endswith(" ") and BEHIND_WORDS.match(after):
-        run.text = run.text[:-1]
-    before = run.text[-MOST_CHARS:]
+    if text.endswith(" ") and BEHIND_WORDS.match(after):
+        text = text[:-1]
+    before = text[-MOST_CHARS:]
     joined = PLACEHOLDER.search(before + after)
-    if joined is not None and joined.start() < len(before):
-        run.text += " "
+    is_other = joined is not None and joined.start() < len(before)
+    return text + " " if is_other else text

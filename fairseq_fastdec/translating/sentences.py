@@ -1,6 +1,6 @@
 """The sentences of a call, with what the call says about each."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple, Optional
@@ -118,3 +118,28 @@ def strings_of(name: str, given: Any) -> Optional[list[str]]:
     if not all(isinstance(text, str) for text in several):
         raise TypeError(f"{name}: must be strings, lists of strings, or None")
     return [text for text in several if text.strip()]
+
+
+def check_one(sentences: Sequence[str], number: int) -> None:
+    """
+    Args:
+        number: of a text with constraints, for the message.
+
+    Raises:
+        ValueError: if it is not one sentence.
+    """
+    if len(sentences) != 1:
+        raise ValueError(
+            f"constraints: text {number} (from 0) has {len(sentences)} sentences; give them with "
+            "texts of one sentence"
+        )
+
+
+def ranks(found: Sequence[Sequence[Any]], n: int) -> Iterator[list[Any]]:
+    """The n translations of a text: number i has hypothesis i of each sentence, or the last one.
+
+    Args:
+        found: the hypotheses of each sentence, best first.
+    """
+    for i in range(n):
+        yield [best[min(i, len(best) - 1)] for best in found]

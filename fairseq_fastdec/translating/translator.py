@@ -16,8 +16,7 @@ import numpy as np
 from ..engine.kernels import loading
 from ..engine.searches import NO_RESTRICTIONS, Output, Recipe, Restrictions
 from ..processes import cores
-from . import tagged
-from .alignments import aligned
+from .alignments import HARD, aligned
 from .languages import Languages
 from .phrases import check_consistent, check_takes, phrase_of
 from .registry import ANY_DRAFTED
@@ -32,8 +31,9 @@ from .results import (
 from .scheduler import Mailbox, Scheduler, SchedulerOptions, SearchOutcome
 from .scoring import languages, pairs_of, scoring_job
 from .sentences import Sentence, sentence_of, sentences_of, stream_of
+from .tagged import TaggedSentence, kinds_of, stream_of_tagged
 from .text import TextCodec
-from .turns import turn
+from .turns import at_most, turn
 
 # The maximum number of sentences of a stream that wait, are decoded or are held for their turn.
 STREAM_BUFFER = 512
@@ -129,12 +129,19 @@ class Translator(ABC):
         """The options of a call; see :meth:`translate`."""
         return self._new_request(options) if options else self._usual
 
-    def _request_of(self, options: dict[str, Any], details: bool) -> Any:
+    def _request_of(
+        self, options: dict[str, Any], details: bool, kinds: Collection[str] = ()
+    ) -> Any:
         """The options of a call.
+
+        Args:
+            kinds: of tags, which need alignments.
 
         Raises:
             ValueError: see :meth:`_new_request`, and for alignments without ``details``.
         """
+        if kinds:
+            return self.request({**options, "alignment": HARD})
         request = self.request(options)
         if request.alignment is not None and not details:
             raise ValueError(
@@ -167,7 +174,7 @@ class Translator(ABC):
         constraints: Any = None,
         forbidden: Any = None,
         details: bool = False,
-        tags: Optional[str] = None,
+        tags: Union[str, Iterable[str], None] = None,
         **options: Any,
     ) -> Any:
         """Translate text.
@@ -183,9 +190,10 @@ class Translator(ABC):
                 several is free. Only with ``decoding="beam"``, without sampling and pruning.
             forbidden: phrases that the translation does not contain, given like ``drafts``.
             details: return :class:`Translation` objects instead of strings.
-            tags: what the texts contain: ``"html"`` or ``"placeholders"``, such as ``{name}`` and
-                ``%s``. Texts are translated without them, and they are carried over by alignment.
-                Not with drafts, phrases, ``details`` and ``nbest`` above 1.
+            tags: what the texts contain: ``"html"``, ``"placeholders"``, such as ``{name}`` and
+                ``%s``, or a list of both. Texts are translated without them, and they are carried
+                over by alignment. A text with constraints has to be one sentence. Not with
+                ``drafts``, ``details`` and ``alignment``.
             options: decoding options of this call, see :func:`load`, and the languages ``source``
                 and ``target`` of a model that translates between many. ``glossary``, see
                 :func:`load`, replaces that of the model. ``alignment="hard"``, or
@@ -205,30 +213,38 @@ class Translator(ABC):
                 has an ``error``.
         """
         given = dict(drafts=drafts, constraints=constraints, forbidden=forbidden)
-        if tags is not None:
-            tagged.check_alone(tags, **given, details=details or None)
-            return tagged.translated(self, texts, tags, options)
-        request = self._request_of(options, details)
+        kinds = () if tags is None else kinds_of(tags, options, drafts=drafts, details=details)
+        request = self._request_of(options, details, kinds)
         sentences = sentences_of(texts, **given)
-        job: Any = None
-        if len(sentences) == 1 and sentences[0].text:
-            job = self._job(sentences[0], request)
-        found: list[Found]
-        if isinstance(job, SentenceJob):
-            found = [self._decoded_alone(job, details)]
-        elif job is not None:
-            found = [job]
+        if kinds:
+            several = [TaggedSentence(own, place, kinds) for place, own in enumerate(sentences)]
+            parts = [part for own in several for part in own.sentences]
+            of_parts = iter(self._translated(parts, request, True))
+            found = [own.found([*islice(of_parts, len(own.sentences))]) for own in several]
         else:
-            found = [_empty(details)] * len(sentences)
-            kept = {place: own for place, own in enumerate(sentences) if own.text}
-            for place, own in zip(
-                kept, self._several([*kept.values()], request, details) if kept else ()
-            ):
-                found[place] = own
+            found = self._translated(sentences, request, details)
         results = [_shaped(own, request.nbest, details) for own in found]
         if not details:
             _raise(found, results)
         return results[0] if isinstance(texts, str) else results
+
+    def _translated(
+        self, sentences: Sequence[Sentence], request: Any, details: bool
+    ) -> list[Found]:
+        """Translate sentences; a single one is decoded in this thread."""
+        if len(sentences) == 1 and sentences[0].text:
+            job = self._job(sentences[0], request)
+            if isinstance(job, SentenceJob):
+                return [self._decoded_alone(job, details)]
+            if job is not None:
+                return [job]
+        found: list[Found] = [_empty(details)] * len(sentences)
+        kept = {place: own for place, own in enumerate(sentences) if own.text}
+        for place, own in zip(
+            kept, self._several([*kept.values()], request, details) if kept else ()
+        ):
+            found[place] = own
+        return found
 
     def score(
         self,
@@ -386,6 +402,7 @@ class Translator(ABC):
         constraints: Union[str, Sequence[str], None] = None,
         forbidden: Union[str, Sequence[str], None] = None,
         details: bool = False,
+        tags: Union[str, Iterable[str], None] = None,
         **options: Any,
     ) -> Any:
         """Translate a sentence without blocking the event loop.
@@ -394,8 +411,7 @@ class Translator(ABC):
 
         Args:
             draft: see ``drafts`` of :meth:`translate`.
-            constraints, forbidden: see :meth:`translate`.
-            details, options: see :meth:`translate`.
+            constraints, forbidden, details, tags, options: see :meth:`translate`.
 
         Returns:
             a string or a :class:`Translation`; a list of these if ``nbest`` is above 1
@@ -405,19 +421,31 @@ class Translator(ABC):
             SentenceError: without ``details``, for a sentence that cannot be translated.
             ValueError: for an option that is unknown or that the method cannot honour.
         """
+        kinds = () if tags is None else kinds_of(tags, options, draft=draft, details=details)
         sentence = sentence_of(text, 0, draft, constraints, forbidden)
         await turn()
-        request = self._request_of(options, details)
-        job = self._job(sentence, request) if sentence.text else _empty(details)
-        found: Any = job
-        if isinstance(job, SentenceJob):
-            found = await self._decoded(job, details)
-        elif job is None:
-            (found,) = await asyncio.to_thread(self._several, [sentence], request, details)
+        request = self._request_of(options, details, kinds)
+        if kinds:
+            own = await asyncio.to_thread(TaggedSentence, sentence, 0, kinds)
+            most = min(self._scheduling.max_queue or STREAM_BUFFER, len(own.sentences))
+            parts = ((part, request, True) for part in own.sentences)
+            of_parts = await at_most(most, self._translated_async, parts)
+            found = await asyncio.to_thread(own.found, of_parts)
+        else:
+            found = await self._translated_async(sentence, request, details)
         result = _shaped(found, request.nbest, details)
         if not details:
             _raise([found], [result])
         return result
+
+    async def _translated_async(self, sentence: Sentence, request: Any, details: bool) -> Found:
+        """Translate a sentence in a running batch, or in a worker thread."""
+        job = self._job(sentence, request) if sentence.text else _empty(details)
+        if isinstance(job, SentenceJob):
+            return await self._decoded(job, details)
+        if job is None:
+            (job,) = await asyncio.to_thread(self._several, [sentence], request, details)
+        return job
 
     async def _decoded(self, job: SentenceJob, details: bool) -> Found:
         """Decode a sentence in a running batch."""
@@ -446,6 +474,7 @@ class Translator(ABC):
         constraints: Optional[Iterable[Union[str, Sequence[str], None]]] = None,
         forbidden: Optional[Iterable[Union[str, Sequence[str], None]]] = None,
         in_order: bool = True,
+        tags: Union[str, Iterable[str], None] = None,
         **options: Any,
     ) -> Iterator[tuple[int, Any]]:
         """Translate sentences while they are read; batches are refilled as sentences finish.
@@ -455,11 +484,12 @@ class Translator(ABC):
             drafts, constraints, forbidden: iterables with those of each sentence, see
                 :meth:`translate`.
             in_order: yield translations in the order of ``texts``, not as they finish.
-            options: see :meth:`translate`.
+            tags, options: see :meth:`translate`.
 
         Yields:
             the number of a sentence, from 0, and its :class:`Translation`, or a list of these if
-            ``nbest`` is above 1. A sentence that cannot be translated has an ``error``.
+            ``nbest`` is above 1. A sentence that cannot be translated has an ``error``. With
+            ``tags``, a :class:`Translation` has only a ``text`` or an ``error``.
 
         Raises:
             OSError: if the threads of :meth:`schedule` cannot be started.
@@ -472,9 +502,16 @@ class Translator(ABC):
         for name, given in (("texts", texts), *several.items()):
             if isinstance(given, (str, bytes)):
                 raise TypeError(f"{name}: is a single text; give an iterable of texts")
-        request = self.request(options)
-        jobs = self._jobs(stream_of(texts, **several), request, True)
-        for number, found in self._results(jobs, request, True, in_order):
+        kinds = () if tags is None else kinds_of(tags, options, drafts=drafts)
+        request = self._request_of(options, True, kinds)
+        sentences = stream_of(texts, **several)
+
+        def translated(given: Iterable[Sentence]) -> Iterator[tuple[int, Found]]:
+            return self._results(self._jobs(given, request, True), request, True, in_order)
+
+        for number, found in (
+            stream_of_tagged(sentences, kinds, translated) if kinds else translated(sentences)
+        ):
             yield number, _shaped(found, request.nbest, True)
 
     def queued(self) -> tuple[int, int]:

@@ -3,10 +3,11 @@
 import asyncio
 import time
 import weakref
-from collections.abc import Iterable
-from typing import Optional, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Optional, TypeVar
 
 Collected = TypeVar("Collected")
+Returned = TypeVar("Returned")
 
 # How long an iterator is advanced in one turn, in seconds.
 TURN = 0.001
@@ -46,3 +47,31 @@ async def in_turns(items: Iterable[Optional[Collected]]) -> list[Collected]:
             await turn()
             end = time.perf_counter() + TURN
     return found
+
+
+async def at_most(
+    n: int, call: Callable[..., Awaitable[Returned]], arguments: Iterable[tuple[Any, ...]]
+) -> list[Returned]:
+    """Await calls with each of the arguments, n at the same time; their results, in order."""
+    found: dict[int, Returned] = {}
+
+    async def work() -> None:
+        # All workers take from the same iterator.
+        for number, own in calls:
+            found[number] = await call(*own)
+
+    calls = enumerate(arguments)
+    await gather([work() for _ in range(n)])
+    return [found[number] for number in range(len(found))]
+
+
+async def gather(awaitables: Sequence[Awaitable[Any]]) -> list[Any]:
+    """Await all; if one fails, or the caller is cancelled, cancel the others."""
+    if len(awaitables) == 1:  # most requests: no task needed
+        return [await awaitables[0]]
+    tasks = [asyncio.ensure_future(awaitable) for awaitable in awaitables]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

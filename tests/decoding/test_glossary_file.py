@@ -39,7 +39,7 @@ def test_terms_and_their_translations_are_text(tmp_path):
     own.segmented = lambda text: text.replace("-", " ")
     assert own.constraints_of([numbers("w1 w2")]) == [[numbers("w7 w8")]]
     own = GlossaryFile(file_of(tmp_path, ["w1\tunheard"]), WORDS, WORDS)
-    message = "--glossary .*terms.tsv: the model's vocabulary lacks characters of 'unheard'"
+    message = "--glossary .*terms.tsv: the translation 'unheard': the model's vocabulary lacks"
     with pytest.raises(ValueError, match=message):
         own.constraints_of([numbers("w1")])
 

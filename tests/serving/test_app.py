@@ -7,9 +7,8 @@ import sys
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
-from fairseq_fastdec.serving.app import Aligned
 from fairseq_fastdec.translating.languages import Pair
-from fairseq_fastdec.translating.results import Problem, SentenceError, Translation
+from fairseq_fastdec.translating.results import Problem, Translation
 from tests.support import skips
 from tests.support.services import UpperCase, app_with, call, client_of, running, translate
 
@@ -53,6 +52,67 @@ def test_a_glossary_and_forbidden_phrases():
     assert options == {"forbidden": ["x"], "decoding": "beam"}
     answer = translate(app_with(translator), q="<b>a</b>", format="html", forbidden=["x", "y"])
     assert answer.status_code == 200 and translator.options == {"forbidden": ["x", "y"]}
+
+
+@pytest.mark.parametrize(
+    "q, given, expected",
+    [
+        ("A b.", "x", [["x"]]),
+        ("A b.", ["x", " ", "y z"], [["x", "y z"]]),
+        (["a", "Bee. Cee.", "d"], ["x", None, ["y", "z"]], [["x"], None, None, ["y", "z"]]),
+        (["Bee. Cee.", ""], [None, []], [None, None]),
+    ],
+)
+def test_constraints(q, given, expected):
+    """Those of a text are those of its sentence."""
+    translator = UpperCase()
+    found = []
+    usual = translator.translate_async
+
+    async def translate_async(sentence, **options):
+        assert options.pop("decoding") == "beam"
+        found.append(options.pop("constraints", None))
+        return await usual(sentence, **options)
+
+    translator.translate_async = translate_async
+    answer = translate(app_with(translator), q=q, constraints=given)
+    assert answer.status_code == 200 and found == expected
+    if isinstance(q, str):
+        form = {"q": q, "source": "en", "target": "de", "constraints": given}
+        assert call(app_with(translator), "POST", "/translate", data=form).json() == answer.json()
+
+
+@pytest.mark.parametrize(
+    "q, given, status, message",
+    [
+        ("a", 1, 400, "constraints: must be strings, lists of strings, or None"),
+        ("a", [["x"]], 400, "constraints: must be strings, lists of strings, or None"),
+        (["a"], "x", 400, "constraints: must be one for each of 1 texts; use null"),
+        (["a", "b"], ["x"], 400, "constraints: must be one for each of 2 texts; use null"),
+        ("a", ["x"] * 6, 413, "constraints: 6 texts; the limit is 5"),
+        (
+            "Bee. Cee.",
+            "x",
+            400,
+            "constraints: text 0 (from 0) has 2 sentences; give them with",
+        ),
+        (["a", "1"], [None, "x"], 400, "constraints: text 1 (from 0) has 0 sentences"),
+    ],
+)
+def test_bad_constraints(q, given, status, message):
+    answer = translate(app_with(UpperCase(), max_texts=5), q=q, constraints=given)
+    assert answer.status_code == status and answer.json()["error"].startswith(message)
+
+
+def test_equal_sentences_with_other_constraints(bundle):
+    """Each has its own translation and alignment."""
+    given = dict(q=["Open the editor."] * 2, constraints=["Schreibprogramm", None])
+    answer = translate(app_with(bundle), alignment="hard", **given).json()
+    expected = bundle.translate(given["q"], constraints=given["constraints"], decoding="beam")
+    assert answer["translatedText"] == expected and expected[0] != expected[1]
+    lengths = [len(own["targetTokens"]) for (own,) in answer["alignment"]]
+    assert lengths == [len(own["alignment"]) for (own,) in answer["alignment"]]
+    assert "".join(answer["alignment"][0][0]["targetTokens"]).count("Schrei") == 1
 
 
 @pytest.mark.parametrize(
@@ -167,9 +227,18 @@ def test_alignments_of_a_bundle(bundle):
     assert tuple(found["targetTokens"]) == expected.tokens
 
 
-def test_alignments_of_a_sentence_that_is_too_long():
-    with pytest.raises(SentenceError, match="too long: 9 tokens"):
-        Aligned("hard").keep("a", Translation(None, error=Problem("too long", "9 tokens")))
+@pytest.mark.parametrize(
+    "fields", [dict(alignment="hard"), dict(format="html"), dict(format="html", alternatives=1)]
+)
+def test_details_of_a_sentence_that_is_too_long(fields):
+    async def translate_async(sentence, *, nbest=1, **options):
+        failed = Translation(None, error=Problem("too long", "9 tokens"))
+        return [failed] if nbest > 1 else failed
+
+    translator = UpperCase()
+    translator.translate_async = translate_async
+    answer = translate(app_with(translator), q="a", **fields)
+    assert (answer.status_code, answer.json()) == (400, {"error": "too long: 9 tokens"})
 
 
 def test_the_source_language_is_known_if_there_is_one():

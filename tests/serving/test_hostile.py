@@ -9,15 +9,22 @@ import contextlib
 import gc
 import json
 import time
+from itertools import repeat
 
 import pytest
 from starlette.requests import Request
 
 from fairseq_fastdec.serving import requests, texts
-from fairseq_fastdec.translating import inline_tags, markup
+from fairseq_fastdec.translating import markup
+from fairseq_fastdec.translating.results import Translation
+from fairseq_fastdec.translating.tagged import KINDS, TaggedText, pieces_of
 from tests.support import hostile
 from tests.support.services import UpperCase, app_with, client_of
 
+FOUND = Translation("a b", tokens=("a", "b"), source_tokens=("a",), alignment=[(0, 0)])
+TAGS = [("placeholders",), KINDS]
+PLACEHOLDERS = [hostile.repeated(part) for part in ("{0}", "a {0}", "{", "a%", "a a a a. {0}")]
+PLACEHOLDERS += [f"%s {hostile.TEXTS[name][3:]}" for name in ("words", "spaces", "line breaks")]
 # The bound of one iteration of the event loop, in units of the time below.
 MOST_UNITS = 12
 
@@ -39,11 +46,10 @@ def unit():
 
 
 def split_document(document):
-    pieces = list(markup.split(document))
-    for piece in [*pieces, *inline_tags.runs(filter(None, pieces))]:
-        if piece is not None and piece.text is not None:
-            texts.split(piece.text, "en")
-    return list(markup.join(filter(None, pieces), iter(lambda: "a", None)))
+    for pieces in (markup.split(document), *(pieces_of(document, kinds) for kinds in TAGS)):
+        own = [piece for piece in pieces if piece is not None]
+        parts = [texts.split(piece.text, "en") for piece in own if piece.text is not None]
+        list(TaggedText(own, parts).joined(repeat(FOUND)))
 
 
 async def parse_form(body):
@@ -131,12 +137,15 @@ def post(app, fields):
 
 TEXTS = [{"q": text} for text in hostile.TEXTS.values()]
 TEXTS += [{"q": text, "format": "html"} for text in hostile.DOCUMENTS.values()]
+TEXTS += [{"q": text, "format": [*KINDS]} for text in hostile.DOCUMENTS.values()]
+TEXTS += [{"q": text, "format": "placeholders"} for text in PLACEHOLDERS]
 TEXTS += [
     {"q": hostile.TEXTS["short lines"], "alternatives": 10},
     {"q": hostile.TEXTS["words"], "draft": hostile.TEXTS["full stops of Chinese"]},
     {"q": [hostile.TEXTS["full stops of Chinese"][:100]] * 1000},
 ]
 IDS = [*hostile.TEXTS, *(f"HTML: {name}" for name in hostile.DOCUMENTS)]
+IDS += [*(f"both: {name}" for name in hostile.DOCUMENTS), *(own[:6] for own in PLACEHOLDERS)]
 
 
 @pytest.mark.parametrize("fields", TEXTS, ids=[*IDS, "alternatives", "draft", "many texts"])

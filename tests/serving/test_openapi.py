@@ -35,16 +35,22 @@ FUZZING = settings(
 POSTS = [found.ok() for found in SCHEMA.include(method="POST").get_all_operations()]
 
 
+def checks_of(case):
+    """A schema cannot say that there are constraints for each text, and which is one sentence."""
+    has_constraints = isinstance(case.body, dict) and "constraints" in case.body
+    return CHECKS[:-1] if has_constraints else CHECKS
+
+
 @SCHEMA.parametrize()
 @FUZZING
 def test_answers_are_as_described(case):
-    case.call_and_validate(checks=CHECKS)
+    case.call_and_validate(checks=checks_of(case))
 
 
 @SCHEMA_OF_MANY.parametrize()
 @settings(FUZZING, max_examples=50)
 def test_answers_of_a_server_of_many_languages(case):
-    case.call_and_validate(checks=CHECKS)
+    case.call_and_validate(checks=checks_of(case))
 
 
 @pytest.mark.parametrize("operation", POSTS, ids=lambda operation: operation.path)

@@ -17,6 +17,7 @@ from fairseq_fastdec.serving.config import ServerOptions
 from fairseq_fastdec.serving.texts import split
 from fairseq_fastdec.tools.export import export
 from fairseq_fastdec.translating.registry import METHODS, OF_WHOLE_BATCHES, any_joining
+from tests.support.documents import Parsed
 from tests.support.services import call, translate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,8 +71,54 @@ def test_placeholders(translator):
     without = found.replace("{name}", "").replace("%d", "")
     assert "".join(without.split()) == "".join(expected["translatedText"].split())
     assert found.count("{name}") == found.count("%d") == found.count("\n") == 1
-    for fields in (dict(alternatives=1), dict(draft="x"), dict(alignment="hard")):
+    for fields in (dict(draft="x"), dict(alignment="hard")):
         assert translate(app, q=text, format="placeholders", **fields).status_code == 400
+
+
+@pytest.mark.parametrize("form", ["html", "placeholders", ["html", "placeholders"]], ids=str)
+def test_alternatives_with_tags(translator, form):
+    """Each is well-formed, and has the text that it has without them."""
+    app = create_app([LanguagePair("en", "de", translator, aligns=True)], ServerOptions())
+    text = "<p>Click the <b>Save</b> button. <i>Close {name}.</i></p>"
+    given = dict(alternatives=2, format=form)
+    answer = translate(app, q=text, **given).json()
+    plain = text if form == "placeholders" else re.sub("<[^>]*>", "", text)
+    plain = plain if form == "html" else plain.replace(" {name}", "")
+    expected = translate(app, q=plain, alternatives=2).json()
+    assert len(answer["alternatives"]) == len(expected["alternatives"]) == 2
+    for own, other in zip(
+        [answer["translatedText"], *answer["alternatives"]],
+        [expected["translatedText"], *expected["alternatives"]],
+    ):
+        if form != "placeholders":
+            assert Parsed(own).tags == {("p",), ("b",), ("i",)}
+            own = re.sub("<[^>]*>", "", own)
+        if form != "html":
+            assert own.count("{name}") == 1
+            own = own.replace("{name}", "")
+        assert "".join(own.split()) == "".join(other.split())
+    assert translate(app, q=[text], **given).json()["alternatives"] == [answer["alternatives"]]
+
+
+def test_a_form_repeats_the_format(translator):
+    app = create_app([LanguagePair("en", "de", translator, aligns=True)], ServerOptions())
+    fields = {"q": "Open <b>{0}</b> now.", "source": "en", "target": "de"}
+    fields["format"] = ["html", "placeholders"]
+    answer = call(app, "POST", "/translate", data=fields)
+    assert answer.json() == call(app, "POST", "/translate", json=fields).json()
+    assert answer.json()["translatedText"].count("<b>{0}</b>") == 1
+
+
+def test_constraints(translator):
+    app = create_app([LanguagePair("en", "de", translator, aligns=True)], ServerOptions())
+    texts = ["Open the <b>editor</b> {0}.", "Open the editor. Close it."]
+    given = dict(q=texts, format=["html", "placeholders"], constraints=["Schreibprogramm", None])
+    first, second = translate(app, **given).json()["translatedText"]
+    options = dict(tags=given["format"], constraints="Schreibprogramm", decoding="beam")
+    assert first == translator.translate(texts[0], **options)
+    assert "Schreibprogramm" in first and "Schreibprogramm" not in second
+    message = translate(app, **{**given, "constraints": ["\ue000", None]}).json()["error"]
+    assert "vocabulary lacks characters" in message
 
 
 def test_scores_are_the_models(app, translator):

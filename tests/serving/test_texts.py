@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from itertools import repeat
 
 import pytest
 from hypothesis import given, settings
@@ -69,11 +70,13 @@ def test_long_lines_have_the_sentences_of_short_ones():
 
 
 def run(given, translate, n=1, at_once=8):
-    return asyncio.run(texts.translate_texts(given, "en", translate, n, at_once))
+    parts = [texts.split(text, "en") for text in given]
+    found, _ = asyncio.run(texts.translate_texts(parts, repeat({}), translate, n, at_once))
+    return found
 
 
 def test_alternatives_are_of_whole_texts():
-    async def translate(sentence, draft):
+    async def translate(sentence, own):
         return {"A.": ["a1", "a2", "a3"], "B.": ["b1"]}[sentence]
 
     found = run(["A.\n B. ", ""], translate, n=4)
@@ -92,50 +95,16 @@ def test_alternatives_are_of_whole_texts():
 )
 def test_sentences_have_the_drafts_of_their_places(draft, expected):
     """And those at the same relative place if there is another number of them."""
-    given = []
-
-    async def translate(sentence, draft):
-        given.append(draft)
-        return [sentence]
-
+    parts = [texts.split(text, "en") for text in ("One. Two.", "Three.")]
     drafts = [texts.split(draft, "de"), texts.split("Drei.", "de")]
-    calls = texts.translate_texts(["One. Two.", "Three."], "en", translate, 1, 8, drafts)
-    assert asyncio.run(calls) == [["One. Two."], ["Three."]]
+    given = [own.get("draft") for own in texts.with_drafts(parts, drafts)]
     assert given == [*expected, ["Drei."]]
 
 
-def test_so_many_sentences_at_once():
-    now, most = 0, 0
-
-    async def translate(sentence, draft):
-        nonlocal now, most
-        now += 1
-        most = max(most, now)
-        await asyncio.sleep(0.001)
-        now -= 1
-        return [sentence]
-
-    text = "A\n" * 50
-    assert run([text], translate, at_once=7) == [[text]]
-    assert most == 7
-
-
-def test_one_failure_cancels_the_others():
-    cancelled = []
-
-    async def translate(sentence, draft):
-        if sentence == "B":
-            raise ValueError("no")
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            cancelled.append(sentence)
-            raise
-
-    async def fail():
-        with pytest.raises(ValueError, match="no"):
-            await texts.translate_texts(["A\nB\nC"], "en", translate, 1, 8)
-        await asyncio.sleep(0)
-
-    asyncio.run(fail())
-    assert sorted(cancelled) == ["A", "C"]
+def test_constraints_are_of_one_sentence():
+    parts = [texts.split(text, "en") for text in ("One.", "Two. Three.", "Four.")]
+    given = list(texts.with_constraints(parts, [["x"], [], []]))
+    assert given == [{"constraints": ["x"]}, {}, {}, {}]
+    assert list(texts.with_constraints(parts, [])) == [{}] * 4
+    with pytest.raises(ValueError, match=r"^constraints: text 1 \(from 0\) has 2 sentences"):
+        list(texts.with_constraints(parts, [["x"], ["x"], []]))

@@ -51,12 +51,14 @@ class UpperCase:
         finally:
             self.under_way -= 1
         n = options.get("nbest", 1)
+        best = [text.upper() + "!" * i for i in range(n)]
         if details:
             pairs = [(place, place) for place in range(len(text))]
-            return Translation(
-                text.upper(), tokens=(*text.upper(),), source_tokens=(*text,), alignment=pairs
-            )
-        return [text.upper() + "!" * i for i in range(n)] if n > 1 else text.upper()
+            best = [
+                Translation(own, tokens=(*own,), source_tokens=(*text,), alignment=pairs)
+                for own in best
+            ]
+        return best if n > 1 else best[0]
 
     async def score_async(self, text, translation, **options):
         await self.translate_async(text, **options)

@@ -1,20 +1,22 @@
 """Texts with inline tags are translated whole, and the tags are carried over."""
 
 import html
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.serving.texts import split
-from fairseq_fastdec.translating import inline_tags, markup
-from fairseq_fastdec.translating.inline_tags import MOST_TAGS, Run, runs, spans
+from fairseq_fastdec.translating import markup
+from fairseq_fastdec.translating.inline_tags import runs
+from fairseq_fastdec.translating.runs import MOST_TAGS, Run
+from fairseq_fastdec.translating.tagged import TaggedText
+from tests.support.documents import Parsed, content_of
 from tests.support.word_translations import drawn_words, reversed_words
 
 
 def runs_of(document):
-    pieces = list(filter(None, runs(filter(None, markup.split(document)))))
+    pieces = list(filter(None, runs(markup.split(document))))
     assert "".join(piece.source for piece in pieces) == document
     return pieces
 
@@ -22,17 +24,11 @@ def runs_of(document):
 def translated(document, translate):
     """A document, with the translations of its sentences and texts."""
     pieces = runs_of(document)
-    texts = [piece.text for piece in pieces if piece.text is not None]
-    found, whole = {}, []
-    for text in texts:
-        parts = parts_of(text)
-        found.update((sentence, translate(sentence)) for sentence in parts.sentences)
-        whole.append(parts.join(found[sentence].text for sentence in parts.sentences))
-    return "".join(inline_tags.join(pieces, iter(whole), parts_of, found)), whole
-
-
-def parts_of(text):
-    return split(text, "en")
+    parts = [split(piece.text, "en") for piece in pieces if piece.text is not None]
+    found = [[*map(translate, part.sentences)] for part in parts]
+    whole = [part.join(own.text for own in of_part) for part, of_part in zip(parts, found)]
+    *_, joined = TaggedText(pieces, parts).joined(own for of_part in found for own in of_part)
+    return joined, whole
 
 
 @pytest.mark.parametrize(
@@ -46,6 +42,10 @@ def parts_of(text):
         ("one <img src=x> two", "<img src=x>TWO ONE"),
         ("one <b></b>two", "<b></b>TWO ONE"),
         ("a &lt; <b>b &amp; c</b>", "<b>C &amp; B</b> &lt; A"),
+        # The text that it would have without tags, also where it has no letters.
+        ("1. <b>one</b>!", "1. <b>ONE!</b>"),
+        ("<p> 1 <b>one</b>,</p>", "<p> <b>ONE,</b> 1</p>"),
+        ("<b>1 <i>one</i></b> two <u>3", "TWO <b><i>ONE</i> 1</b> <u>3"),
         # These are no inline tags, or not of whole elements.
         ("one<br>two <b>three</b>", "ONE<br><b>THREE</b> TWO"),
         ("one <b>two", "ONE <b>TWO"),
@@ -72,72 +72,19 @@ def test_too_many_tags():
     assert not any(isinstance(piece, Run) for piece in runs_of(document))
 
 
-@pytest.mark.parametrize(
-    "text, subwords, expected",
-    [
-        ("Don't stop.", ["Don", "&apos;t", "sto@@", "p", "."], ["Don", "'t", "sto", "p", "."]),
-        ("a well-known", ["▁a", "▁well", "-", "know", "n"], ["a", "well", "-", "know", "n"]),
-        ("x-y", ["x", "@-@", "y"], ["x", "-", "y"]),
-        ("ab", ["?", "b"], ["", "b"]),
-    ],
-)
-def test_places_of_subwords(text, subwords, expected):
-    assert [text[start:end] for start, end in spans(text, subwords)] == expected
-
-
-class Parsed(HTMLParser):
-    """The text of a document, whose tags have to be those of whole elements."""
-
-    def __init__(self, document):
-        super().__init__(convert_charrefs=True)
-        self.opened, self.tags, self.text = [], set(), ""
-        self.feed(document)
-        self.close()
-        assert not self.opened
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.add((tag, *attributes))
-        if tag not in ("img", "wbr"):
-            self.opened.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.opened.pop() == tag
-
-    def handle_data(self, data):
-        self.text += data
-
-
-NAMES = st.sampled_from(["b", "i", "a href='?x=1&amp;y'", "span class=c"])
-WORDS = st.text("abcé &<>.", min_size=1, max_size=6).map(lambda text: html.escape(text))
-CONTENT = st.recursive(
-    WORDS | st.just("<img src=x>") | st.just(" "),
-    lambda inner: st.lists(
-        st.tuples(NAMES, st.lists(inner, max_size=3)).map(
-            lambda own: f"<{own[0]}>{''.join(own[1])}</{own[0].split()[0]}>"
-        )
-        | inner,
-        max_size=4,
-    ).map("".join),
-    max_leaves=12,
-)
+WORDS = st.text("abcé &<>.", min_size=1, max_size=6).map(html.escape)
 
 
 @settings(max_examples=300, deadline=None)
-@given(content=CONTENT, data=st.data())
+@given(content=content_of(WORDS), data=st.data())
 def test_any_alignment_gives_well_formed_documents(content, data):
     """They have the text of the translations, and all tags."""
 
     def translate(sentence):
         return drawn_words(data, sentence, "xyZé,.<&")
 
-    known = {}
     document = f"<p>one {content} two</p>"
-    found, whole = translated(
-        document,
-        lambda own: known.setdefault(own, None)
-        or known.update({own: translate(own)})
-        or known[own],
-    )
+    found, whole = translated(document, translate)
     before, after = Parsed(document), Parsed(found)
     assert after.tags == before.tags
     if len(whole) == 1:

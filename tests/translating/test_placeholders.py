@@ -4,11 +4,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.translating import inline_tags
-from fairseq_fastdec.translating.inline_tags import MOST_TAGS
-from fairseq_fastdec.translating.placeholders import MOST_CHARS, PLACEHOLDER, runs
+from fairseq_fastdec.translating import placeholders
+from fairseq_fastdec.translating.placeholders import MOST_CHARS, PLACEHOLDER
+from fairseq_fastdec.translating.runs import MOST_TAGS, Run, with_tags
 from fairseq_fastdec.translating.tagged import whole
 from tests.support.word_translations import drawn_words, reversed_words
+
+
+def runs(source, is_html=False):
+    return placeholders.runs(Run(source, source, is_html=is_html))
 
 
 @pytest.mark.parametrize(
@@ -33,8 +37,8 @@ def test_texts(source, text, expected):
 
 def restored(run, translate):
     parts = whole(run.text)
-    found = {sentence: translate(sentence) for sentence in parts.sentences}
-    return inline_tags.with_tags(run, parts, found)
+    *_, found = with_tags(run, parts, [*map(translate, parts.sentences)])
+    return found
 
 
 def visible(text):
@@ -67,9 +71,9 @@ def test_any_alignment_keeps_each_placeholder(source, data):
     without = PLACEHOLDER.sub("", source)
     assert visible(run.text) == visible(without)
     parts = whole(run.text)
-    translations = {sentence: translate(sentence) for sentence in parts.sentences}
-    found = inline_tags.with_tags(run, parts, translations)
-    text = parts.join(translations[sentence].text for sentence in parts.sentences)
+    translations = [*map(translate, parts.sentences)]
+    *_, found = with_tags(run, parts, translations)
+    text = parts.join(own.text for own in translations)
     # Both in their order, or placeholders in another one.
     assert sorted(visible(found)) == sorted(visible(text) + "".join(wanted))
     assert all(found.count(own) >= wanted.count(own) for own in wanted)
@@ -83,6 +87,8 @@ def test_many_placeholders():
     several = list(runs(source))
     assert [len(run.elements) for run in several] == [MOST_TAGS, MOST_TAGS, 1]
     assert "".join(run.source for run in several) == source
+    several = list(runs("< {0}" * (MOST_TAGS + 1), is_html=True))
+    assert "".join(run.source for run in several) == "&lt; {0}" * (MOST_TAGS + 1)
 
 
 def test_no_placeholder_is_longer():

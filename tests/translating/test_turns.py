@@ -79,3 +79,40 @@ def test_errors_of_an_iterator():
 
     with pytest.raises(ZeroDivisionError):
         run(work)
+
+
+def test_so_many_calls_at_once():
+    now, most = 0, 0
+
+    async def call(number):
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.001)
+        now -= 1
+        return -number
+
+    arguments = ((number,) for number in range(50))
+    assert asyncio.run(turns.at_most(7, call, arguments)) == [-number for number in range(50)]
+    assert most == 7
+
+
+def test_one_failure_cancels_the_others():
+    cancelled = []
+
+    async def call(name):
+        if name == "B":
+            raise ValueError("no")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(name)
+            raise
+
+    async def fail():
+        with pytest.raises(ValueError, match="no"):
+            await turns.at_most(8, call, zip("ABC"))
+        await asyncio.sleep(0)
+
+    asyncio.run(fail())
+    assert sorted(cancelled) == ["A", "C"]
