@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Optional, Union
 
+import numpy as np
 import torch
 from fairseq.data import Dictionary
 from torch import Tensor
@@ -22,6 +23,14 @@ from ..orders.token_order import TokenOrder
 def reading_waits(device: torch.device) -> bool:
     """Whether reading a tensor waits for all operations on a device."""
     return device.type != "cpu"
+
+
+def read_together(scores: Tensor, tokens: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Read float32 scores and int64 tokens of the same shape at once, with one wait for a GPU."""
+    if not reading_waits(scores.device):
+        return scores.numpy(), tokens.numpy()
+    both = torch.stack([scores.view(torch.int32), tokens.to(torch.int32)]).numpy(force=True)
+    return both[0].view(np.float32), both[1]
 
 
 class GenerationRules(SearchRules):

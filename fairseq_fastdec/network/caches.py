@@ -1,8 +1,9 @@
 """Caches of the keys and values of rows and sources."""
 
 import math
-from typing import Optional
+from typing import Optional, Union
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -10,6 +11,15 @@ from torch.nn import functional as F
 from .attention import mask_of
 
 LEAST_CAPACITY = 32
+
+# The rows that stay, of which others are copied. A list may repeat rows, and does not wait for a
+# GPU; a tensor, int64 [R'], has each row at most once.
+Rows = Union[list[int], Tensor]
+
+
+def on_device(rows: Rows, device: torch.device) -> Tensor:
+    """Rows as a tensor, int64 ``[R']``."""
+    return rows if isinstance(rows, Tensor) else torch.tensor(rows, dtype=torch.long, device=device)
 
 
 class RowCache:
@@ -107,6 +117,8 @@ class SourceCache:
     def __init__(self, n_layers: int, dim: int, like: Tensor) -> None:
         self._data = like.new_zeros(n_layers, 2, 0, 0, dim)
         self.of_row: Optional[Tensor] = None
+        # The same in the memory of the host, so that no step waits for a GPU.
+        self._on_host: Optional[np.ndarray] = None
         # See attention.mask_of: [S, L].
         self._mask = like.new_zeros(0, 0)
 
@@ -123,9 +135,9 @@ class SourceCache:
             padding: bool ``[B, S]``.
         """
         n_sources, length = self._mask.shape
-        if self.of_row is not None:
-            new = n_sources + torch.arange(padding.size(0), device=padding.device)
-            self.of_row = torch.cat([self.of_row, new])
+        if self._on_host is not None:
+            new = np.arange(n_sources, n_sources + padding.size(0))
+            self._set_of_row(np.concatenate([self._on_host, new]))
         width = max(length, padding.size(1))
         both = (self._data, keys_values)
         self._data = torch.cat([F.pad(x, (0, 0, 0, width - x.size(3))) for x in both], dim=2)
@@ -148,17 +160,22 @@ class SourceCache:
         """The mask of sources, from :meth:`sources_of`: ``[R', 1, L]``."""
         return (self._mask if sources is None else self._mask[sources])[:, None]
 
-    def select(self, rows: Tensor, is_subset: bool) -> None:
-        """Row i becomes a copy of row ``rows[i]``; int64 ``[R']``.
-
-        Args:
-            is_subset: whether no row is repeated.
-        """
-        if is_subset and self.of_row is None:
+    def select(self, rows: Rows) -> None:
+        """Row i becomes a copy of row ``rows[i]``."""
+        if isinstance(rows, Tensor) and self._on_host is None:
             used = rows
         else:
-            of_rows = rows if self.of_row is None else self.of_row[rows]
-            used, self.of_row = of_rows.unique(return_inverse=True)
-            if used.numel() == self.n_sources:
+            numbers = rows.tolist() if isinstance(rows, Tensor) else rows
+            of_rows = np.array(numbers, dtype=np.int64)
+            if self._on_host is not None:
+                of_rows = self._on_host[of_rows]
+            if len(set(of_rows.tolist())) == self.n_sources:
+                self._set_of_row(of_rows)
                 return
+            sources, of_row = np.unique(of_rows, return_inverse=True)
+            self._set_of_row(of_row)
+            used = torch.from_numpy(sources).to(self._mask.device)
         self._data, self._mask = self._data.index_select(2, used), self._mask[used]
+
+    def _set_of_row(self, of_row: np.ndarray) -> None:
+        self._on_host, self.of_row = of_row, torch.from_numpy(of_row).to(self._mask.device)

@@ -10,6 +10,7 @@ from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 from torch.nn import functional as F
 
+from .caches import Rows
 from .incremental import IncrementalNetwork
 from .support import check_supported, departure_from_stock
 from .transformer import TransformerNetwork
@@ -122,17 +123,14 @@ class Ensemble:
         for member in self.members:
             member.tighten(longest)
 
-    def select(self, rows: Tensor, is_subset: bool = False) -> None:
-        """Row i becomes a copy of row ``rows[i]``: int64 ``[R']``.
-
-        Args:
-            is_subset: whether no row is repeated.
-        """
+    def select(self, rows: Rows) -> None:
+        """Row i becomes a copy of row ``rows[i]``; see :data:`.caches.Rows`."""
         self._fed = None
         if self._types:
-            self._types = [self._types[row] for row in rows.tolist()]
+            numbers = rows.tolist() if isinstance(rows, Tensor) else rows
+            self._types = [self._types[row] for row in numbers]
         for member in self.members:
-            member.select(rows, is_subset)
+            member.select(rows)
 
     def log_probs(self, features: Tensor) -> Tensor:
         """p_1's log-probabilities of the token after each position.

@@ -9,6 +9,8 @@ import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
+from .caches import Rows, on_device
+
 
 @dataclass
 class RowGroup:
@@ -114,16 +116,17 @@ class IncrementalNetwork:
         """fairseq's decoders know the lengths."""
 
     @torch.no_grad()
-    def select(self, rows: Tensor, is_subset: bool = False) -> None:
-        """Row i becomes a copy of row ``rows[i]``, int64 ``[R']``; fed tokens are removed."""
+    def select(self, rows: Rows) -> None:
+        """Row i becomes a copy of row ``rows[i]``; fed tokens are removed."""
         selected = []
         for group in self._groups:
             group.keep(0)
-            place = rows.new_full((self.n_rows,), -1)
-            place[group.rows] = torch.arange(group.rows.numel(), device=rows.device)
-            new_rows = place[rows].ge(0).nonzero().squeeze(1)
+            place = group.rows.new_full((self.n_rows,), -1)
+            place[group.rows] = torch.arange(group.rows.numel(), device=group.rows.device)
+            places = place[on_device(rows, place.device)]
+            new_rows = places.ge(0).nonzero().squeeze(1)
             if new_rows.numel():
-                selected.append(self._gathered(group, place[rows][new_rows], new_rows))
+                selected.append(self._gathered(group, places[new_rows], new_rows))
         self._groups = selected
 
     def scores(self, features: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 from ..packing.positions import positions_of
 from ..packing.stock_decoders import is_recurrent, layers_of
 from .attention import attend, hidden_keys, mask_of
-from .caches import RowCache, SourceCache
+from .caches import RowCache, Rows, SourceCache, on_device
 
 
 class _Step(NamedTuple):
@@ -133,15 +133,10 @@ class TransformerNetwork:
         """State that no row has more than ``longest`` tokens, so that fewer keys are read."""
         self._rows.longest = min(self._rows.longest, longest)
 
-    def select(self, rows: Tensor, is_subset: bool = False) -> None:
-        """Row i becomes a copy of row ``rows[i]``.
-
-        Args:
-            rows: int64 ``[R']``; rows may be dropped, repeated and reordered.
-            is_subset: whether no row is repeated.
-        """
-        self._rows.select(rows)
-        self._sources.select(rows, is_subset)
+    def select(self, rows: Rows) -> None:
+        """Row i becomes a copy of row ``rows[i]``; see :data:`.caches.Rows`."""
+        self._rows.select(on_device(rows, self._rows.lengths.device))
+        self._sources.select(rows)
         self._step = None
 
     def scores(self, features: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ def two_kinds_of_sources():
 def test_sources_of_any_width_stay_as_long_as_their_rows():
     cache, short, long = two_kinds_of_sources()
     assert cache.sources_of(None) is None
-    cache.select(torch.tensor([2, 1, 1]), is_subset=False)
+    cache.select([2, 1, 1])
     sources = cache.sources_of(None)
     keys, values = cache.read(0, sources)
     assert torch.equal(keys[0], long[0, 0, 0]) and torch.equal(values[0], long[0, 1, 0])
@@ -72,7 +72,7 @@ def test_sources_of_any_width_stay_as_long_as_their_rows():
 
 def test_rows_that_are_never_repeated_have_their_sources_in_order():
     cache, short, long = two_kinds_of_sources()
-    cache.select(torch.tensor([0, 2]), is_subset=True)
+    cache.select(torch.tensor([0, 2]))
     assert cache.sources_of(None) is None and cache.n_sources == 2
     keys, _ = cache.read(0, None)
     assert torch.equal(keys[0, :3], short[0, 0, 0]) and torch.equal(keys[1], long[0, 0, 0])

@@ -63,7 +63,10 @@ class NetworkReplay:
         self.network.tighten(int(self.lengths.max()))
 
     def select(self, rows):
-        self.network.select(rows, is_subset=len(set(rows.tolist())) == rows.numel())
+        numbers = rows.tolist()
+        # Both ways for rows that are not repeated.
+        is_tensor = len(set(numbers)) == len(numbers) and len(numbers) % 2 == 0
+        self.network.select(rows if is_tensor else numbers)
         self.sentence, self.lengths = self.sentence[rows], self.lengths[rows]
         assert self.network.n_rows == rows.numel()
 

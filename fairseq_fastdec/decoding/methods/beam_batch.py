@@ -5,20 +5,17 @@ Line numbers refer to Algorithm 1 of Yang, Yao, DeNero and Klein (EMNLP 2020).
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any, Optional
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ...network import Ensemble
-from ..constraints import GenerationRules, forbidden_after, force
+from ..constraints import GenerationRules, forbidden_after, force, read_together
 from ..statistics import Statistics
 from .beams import Beam, BeamRule, Candidate
 from .sampling import Draws
-
-# Tokens, their log-probabilities, and the sums with those of the candidate that they extend.
-Choices = tuple[list[int], list[float], list[float]]
 
 
 class BeamBatch:
@@ -77,10 +74,10 @@ class BeamBatch:
         self._statistics.count_step(len(candidates))
         self._statistics.count_beams(len(focus), sum(len(beam.waiting) for beam in focus))
         log_probs = self._constrained(self._network.log_probs(features[:, 0]), candidates, bos)
-        extensions = iter(self._extensions(log_probs, candidates))
+        extensions = self._best if self._draws is None else self._drawn
         done = []
-        for beam in focus:
-            found = [candidate for _ in beam.growing for candidate in next(extensions)]
+        for beam, found in zip(focus, extensions(log_probs, focus)):
+            found = [candidate for candidate in found if candidate.total > -math.inf]
             beam.steps, beam.expansions = beam.steps + 1, beam.expansions + len(beam.growing)
             first = beam.growing[0]
             self._rule.update(beam, found, self._rules.eos, self._draws is not None)
@@ -92,7 +89,7 @@ class BeamBatch:
         # Line 18: remove terminated beams, and the rows of all candidates that do not grow.
         self.beams = [beam for beam in self.beams if beam not in done]
         growing = [candidate for beam in self.beams for candidate in beam.growing]
-        self._network.select(tokens.new_tensor([candidate.row for candidate in growing]))
+        self._network.select([candidate.row for candidate in growing])
         for row, candidate in enumerate(growing):
             candidate.row = row
         return done
@@ -132,46 +129,63 @@ class BeamBatch:
                     log_probs[row, self._rules.eos] = -math.inf
         return log_probs
 
-    def _extensions(
-        self, log_probs: Tensor, candidates: Sequence[tuple[Beam, Candidate]]
-    ) -> Iterator[list[Candidate]]:
-        """The extensions of each candidate that its beam may keep.
+    def _best(self, log_probs: Tensor, focus: Sequence[Beam]) -> Iterator[list[Candidate]]:
+        """The extensions that each beam may keep: the best ones, and those of its constraints.
 
         Args:
-            log_probs: ``[R, V]``.
-        """
-        draws = self._draws
-        choose = self._best if draws is None else partial(self._drawn, draws)
-        for (_, own), (tokens, scores, totals) in zip(candidates, choose(log_probs, candidates)):
-            found = [own.extended(*extension) for extension in zip(tokens, scores, totals)]
-            yield [candidate for candidate in found if candidate.total > -math.inf]
-
-    def _best(
-        self, log_probs: Tensor, candidates: Sequence[tuple[Beam, Candidate]]
-    ) -> Iterator[Choices]:
-        """The best extensions of each candidate, and those by tokens of its constraints.
-
-        Those of all candidates are read at once, since each reading waits for a GPU.
+            log_probs: ``[R, V]``, of the candidates of all beams in focus.
         """
         rule = self._rule
         n = min(rule.n_extensions, rule.max_candidates or rule.n_extensions, log_probs.size(1))
-        before = log_probs.new_tensor([own.total for _, own in candidates])[:, None]
-        scores, tokens = log_probs.topk(n)
-        rows = zip(tokens.tolist(), scores.tolist(), (scores + before).tolist())
-        for row, ((_, own), best) in enumerate(zip(candidates, rows)):
-            if own.progress is None:
-                yield best
-                continue
-            wanted = [token for token in own.progress.next_tokens() if token not in best[0]]
-            more = log_probs[row, wanted]
-            added = (wanted, more.tolist(), (more + own.total).tolist())
-            yield tuple(of_best + others for of_best, others in zip(best, added))
+        scores, tokens = read_together(*log_probs.topk(n))
+        before = [own.total for beam in focus for own in beam.growing]
+        totals = scores + np.array(before, np.float32)[:, None]
+        extensions = [
+            list(zip(*row)) for row in zip(tokens.tolist(), scores.tolist(), totals.tolist())
+        ]
+        last = 0
+        for beam in focus:
+            first, last = last, last + len(beam.growing)
+            is_constrained = beam.growing[0].progress is not None
+            # In the order of the candidates, unless the beam only keeps the best of all.
+            places = range(n * len(beam.growing))
+            if rule.keeps_the_best and not is_constrained:
+                order = np.argsort(-totals[first:last], axis=None, kind="stable")
+                places = order[: rule.n_extensions].tolist()
+            found = [
+                beam.growing[place // n].extended(*extensions[first + place // n][place % n])
+                for place in places
+            ]
+            for row, own in enumerate(beam.growing if is_constrained else (), start=first):
+                found += self._others(log_probs[row], own, tokens[row])
+            yield found
 
-    def _drawn(
-        self, draws: Draws, log_probs: Tensor, candidates: Sequence[tuple[Beam, Candidate]]
-    ) -> Iterator[Choices]:
-        """The extensions drawn for each candidate: k for an empty one, else 1."""
-        for row, (beam, candidate) in enumerate(candidates):
-            places = [beam.growing.index(candidate)] if candidate.tokens else range(self._rule.beam)
-            scores, tokens = draws.draw(log_probs[row], beam.number, beam.length, places)
-            yield tokens.tolist(), scores.tolist(), (scores + candidate.total).tolist()
+    def _others(self, log_probs: Tensor, own: Candidate, best: np.ndarray) -> Iterator[Candidate]:
+        """The extensions of a candidate by tokens of its constraints that are not its best ones.
+
+        Args:
+            log_probs: ``[V]``.
+        """
+        assert own.progress is not None
+        for token in own.progress.next_tokens():
+            if token not in best:
+                score = log_probs[token]
+                yield own.extended(token, score.item(), (score + own.total).item())
+
+    def _drawn(self, log_probs: Tensor, focus: Sequence[Beam]) -> Iterator[list[Candidate]]:
+        """The extensions drawn for each beam: k of an empty candidate, else one of each.
+
+        Args:
+            log_probs: ``[R, V]``, of the candidates of all beams in focus.
+        """
+        assert self._draws is not None
+        rows = iter(log_probs)
+        for beam in focus:
+            found = []
+            for place, own in enumerate(beam.growing):
+                places = [place] if own.tokens else range(self._rule.beam)
+                scores, tokens = self._draws.draw(next(rows), beam.number, beam.length, places)
+                totals = (scores + own.total).tolist()
+                chosen = zip(tokens.tolist(), scores.tolist(), totals)
+                found += [own.extended(*extension) for extension in chosen]
+            yield found

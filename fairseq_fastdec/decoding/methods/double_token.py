@@ -13,7 +13,7 @@ from ...engine.rules import Limits
 from ...engine.searches import Result, SearchOptions
 from ...orders.special_tokens import start_tokens
 from ...orders.token_order import common_order
-from ..constraints import force
+from ..constraints import force, read_together
 from ..generator import DecodingGenerator
 from ..hypothesis import Hypothesis, best_first, hypothesis
 from ..natural_order import natural
@@ -190,8 +190,8 @@ class DoubleToken(DecodingGenerator):
             for side, token in enumerate(of_row):
                 if token != self.rules.pad:
                     force(log_probs[row, side], token)
-        best = log_probs.topk(min(2 * self.beam, log_probs.size(-1)))
-        for scores, tokens in zip(best.values.tolist(), best.indices.tolist()):
+        best = read_together(*log_probs.topk(min(2 * self.beam, log_probs.size(-1))))
+        for scores, tokens in zip(*(part.tolist() for part in best)):
             left, right = (list(zip(*side)) for side in zip(scores, tokens))
             yield left, right[: self.beam + 1]
 
@@ -238,8 +238,7 @@ class DoubleToken(DecodingGenerator):
 
     def _select_rows(self, hypotheses: Sequence[PairHypothesis]) -> None:
         """Select the rows of the network for the remaining hypotheses."""
-        rows = [pairs.row for pairs in hypotheses]
-        self.network.select(torch.tensor(rows, dtype=torch.long, device=self._device))
+        self.network.select([pairs.row for pairs in hypotheses])
         for row, pairs in enumerate(hypotheses):
             pairs.row = row
 

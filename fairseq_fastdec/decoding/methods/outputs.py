@@ -206,7 +206,7 @@ class OutputBatch:
         stays = (~self._is_finished).nonzero().squeeze(1)
         if stays.numel() < self.n_rows:
             self._remove(self._is_finished.nonzero().squeeze(1))
-            self.network.select(stays, is_subset=True)
+            self.network.select(stays)
             for name in ("sentence", "lengths", "_n_idle", "_tokens", "_scores", "_is_finished"):
                 setattr(self, name, getattr(self, name)[stays])
             of_rows = tuple(known[stays] for known in of_rows)
