@@ -3,6 +3,8 @@
 
     python examples/jacobi/run.py                        # trains a small baseline first
     python examples/jacobi/run.py --opus-sized           # the bundled model, in the size of Opus-MT
+    python examples/jacobi/run.py --opus-sized --sweep   # other block sizes b and lengths h
+    python examples/jacobi/run.py --opus-sized --torch   # without compiled code
     python examples/jacobi/run.py data-bin/en-de --path checkpoint_best.pt \\
         --scoring sacrebleu --tokenizer moses --bpe subword_nmt --bpe-codes codes
 
@@ -13,6 +15,7 @@ of Tables 1 and 6 of Santilli et al. (ACL 2023).
 import argparse
 import re
 import statistics
+import sys
 from pathlib import Path
 
 from examples.common import commands, en_de
@@ -39,6 +42,23 @@ METHODS = {
     "lookahead": ["--decoding", "lookahead"],
 }  # fmt: skip
 REFERENCE = "fairseq --beam 1"
+# Block sizes of PGJ, and the lengths up to which HGJ decodes blocks, in source lengths.
+SWEEP = {
+    **{name: METHODS[name] for name in (REFERENCE, "greedy")},
+    **{
+        f"gs_jacobi (PGJ, b = {b}, oracle length)": [
+            "--decoding", "gs_jacobi", "--jacobi-block-size", str(b), "--oracle-length",
+        ]
+        for b in range(1, 11)
+    },
+    **{
+        f"hybrid_jacobi (HGJ, b = 3, h = {h})": [
+            "--decoding", "hybrid_jacobi", "--parallel-len-a", h, "--parallel-len-b", "0",
+        ]
+        for h in ("0.5", "1", "1.5")
+    },
+}  # fmt: skip
+IN_TORCH = [sys.executable, commands.ROOT / "examples" / "common" / "in_torch.py"]
 # The same iterations, except those that finish a block after a settled EOS.
 UP_TO_EOS = {"hybrid_jacobi (HGJ, b = 3)": "gs_jacobi (PGJ, b = 3)"}
 
@@ -52,13 +72,15 @@ def main() -> None:
     elif args.path is None:
         args.data, args.path, options = train_baseline(options)
     runs = []
+    methods, name = (SWEEP, "sweep") if args.sweep else (METHODS, "table")
+    name += "-torch" if args.torch else ""
     for number in range(1, args.rounds + 1):
-        for method, method_options in METHODS.items():
-            output = args.workdir / f"{list(METHODS).index(method)}-{number}"
+        for place, (method, method_options) in enumerate(methods.items()):
+            output = args.workdir / name / f"{place}-{number}"
             if not commands.finished(output):
                 generate(args, options + method_options, output)
             runs.append(read_timed(output, args.path, method))
-    show(args.workdir, runs, args.batch_size)
+    show(args.workdir / f"{name}.md", runs, args.batch_size)
 
 
 def parse_args():
@@ -75,6 +97,10 @@ def parse_args():
         action="store_true",
         help="the bundled model of ../en_de in the size of an Opus-MT model, and 50 sentences",
     )
+    parser.add_argument(
+        "--sweep", action="store_true", help="compare block sizes of 1 to 10, and finite lengths h"
+    )
+    parser.add_argument("--torch", action="store_true", help="decode without compiled code")
     parser.add_argument("--batch-size", type=positive, default=1)
     parser.add_argument(
         "--rounds",
@@ -133,6 +159,7 @@ def generate(args: argparse.Namespace, options: list[str], output: Path) -> None
             "--batch-size", args.batch_size,
             *options, *commands.statistics_options(options, output),
         ],
+        IN_TORCH if args.torch else None,
     )  # fmt: skip
 
 
@@ -147,7 +174,7 @@ def read_timed(output: Path, path: str, method: str) -> Run:
     return run
 
 
-def show(work: Path, runs: list[Run], batch_size: int) -> None:
+def show(path: Path, runs: list[Run], batch_size: int) -> None:
     """Print the table, and write it as Markdown."""
     groups = {group[0].method: group for group in grouped(runs)}
     rows = [row_of(group, groups) for group in groups.values()]
@@ -159,7 +186,7 @@ def show(work: Path, runs: list[Run], batch_size: int) -> None:
     )
     text = markdown(signed(title, "fairseq's detokenised targets") + caution(runs), rows)
     print("\n" + text)
-    atomic_files.write_text(work / "table.md", text + "\n")
+    atomic_files.write_text(path, text + "\n")
 
 
 def caution(runs: list[Run]) -> str:

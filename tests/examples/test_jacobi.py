@@ -3,9 +3,12 @@
 import sys
 
 import pytest
+from fairseq import options
+from fairseq_cli import generate
 
-from examples.common import commands
+from examples.common import commands, in_torch
 from examples.jacobi import run as example
+from fairseq_fastdec.engine.kernels import loading
 from tests.support import example_in_process
 
 WITH_ORACLE = "gs_jacobi (PGJ, b = 3, oracle length)"
@@ -61,11 +64,39 @@ def test_the_table(corpus, baseline, tmp_path, monkeypatch, capsys, caplog):
     assert float(to_the_end[:-1]) <= float(lines[5][iterations][:-1])
     assert up_to_eos == f"{lines[5][iterations]} up to EOS)"
     # That method's log tells the time that found lengths, and the table leaves it out.
-    output = tmp_path / f"{list(example.METHODS).index(WITH_ORACLE)}-1"
+    output = tmp_path / "table" / f"{list(example.METHODS).index(WITH_ORACLE)}-1"
     timed, whole = (
         read(output, "", WITH_ORACLE) for read in (example.read_timed, example.read_run)
     )
     assert 0 < timed.seconds < whole.seconds
+
+
+def test_every_command_of_a_sweep_parses(tmp_path, monkeypatch):
+    """Without compiled code, fairseq-generate is called by another program."""
+    ran = []
+    monkeypatch.setattr(commands, "generate_into", lambda *given: ran.append(given))
+    monkeypatch.setattr(example, "read_timed", lambda *given: None)
+    monkeypatch.setattr(example, "show", lambda *given: None)
+    words = ["data-bin", "--path", "model.pt", "--workdir", str(tmp_path), "--rounds", "1"]
+    monkeypatch.setattr(sys, "argv", ["run.py", *words, "--sweep", "--torch"])
+    example.main()
+    parsed = []
+    for output, arguments, program in ran:
+        assert output.parent == tmp_path / "sweep-torch" and program == example.IN_TORCH
+        parser = options.get_generation_parser()
+        parsed.append(options.parse_args_and_arch(parser, [str(word) for word in arguments]))
+    assert [args.jacobi_block_size for args in parsed[2:12]] == list(range(1, 11))
+    assert [(args.parallel_len_a, args.parallel_len_b) for args in parsed[12:]] == [
+        (0.5, 0), (1, 0), (1.5, 0),
+    ]  # fmt: skip
+
+
+def test_decoding_without_compiled_code(monkeypatch):
+    found = []
+    monkeypatch.setattr(loading, "library", loading.library)
+    monkeypatch.setattr(generate, "cli_main", lambda: found.append(loading.library()))
+    in_torch.main()
+    assert found == [None]
 
 
 SPEED = "Translated 2 sentences (1,000 tokens) in 2.5s (0.80 sentences/s, 400.00 tokens/s)"
