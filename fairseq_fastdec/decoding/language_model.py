@@ -66,7 +66,8 @@ class LanguageModel(NamedTuple):
         if given is None:
             given = _kept(str(path), dictionary, model)
         _check_dictionary(path, given.decoder.dictionary, dictionary)
-        return cls(given.eval(), float(weight))
+        given.eval()
+        return cls(given, float(weight))
 
 
 # The models that were loaded, by path, for generators that share a translation model.
