@@ -167,6 +167,9 @@ def _options(kind: type, place: str, table: Any) -> dict[str, Any]:
                 raise ValueError(
                     f"--config {place}: {name} {value!r}: must be a whole number of at least 1"
                 )
+        elif annotation == Optional[float]:
+            if type(value) not in (int, float):
+                raise ValueError(f"--config {place}: {name} {value!r}: must be a number")
         elif not isinstance(value, str):
             raise ValueError(f"--config {place}: {name} {value!r}: must be a string")
         elif not value:
