@@ -79,9 +79,8 @@ def check_asked_for(
             )
     check_values(args)
     if wanted[LM_WEIGHT] and not wanted[LM_PATH]:
-        raise ValueError(
-            f"{LM_WEIGHT} {getattr(args, 'lm_weight', 0)}: has no effect without {LM_PATH}; give both"
-        )
+        weight = getattr(args, "lm_weight", 0)
+        raise ValueError(f"{LM_WEIGHT} {weight}: has no effect without {LM_PATH}; give both")
     beam, nbest = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM), getattr(args, "nbest", 1)
     if method.keeps_one_hypothesis:
         _check_one_hypothesis(name, beam, nbest)

@@ -50,12 +50,13 @@ class TransformerNetwork:
     ) -> None:
         """
         Args:
-            model: a model for which :func:`~.support.departure_from_stock` is ``None``, or a language
-                model that passes :func:`~.support.check_language_model`.
+            model: a model for which :func:`~.support.departure_from_stock` is ``None``, or a
+                language model that passes :func:`~.support.check_language_model`.
             temperature: the divisor of logits.
             n_positions: the number of positions to prepare (default: the decoder's maximum).
         """
-        self._encoder, self._decoder = getattr(model, "encoder", None), model.decoder
+        self._encoder: Any = getattr(model, "encoder", None)
+        self._decoder = model.decoder
         self._temperature = temperature
         self._n_positions = n_positions or model.decoder.max_positions()
         self._layers = layers_of(model.decoder)

@@ -34,8 +34,8 @@ class NetworkWeights:
     """A stock encoder or a supported decoder, from token ids to states, without its positions.
 
     Attributes:
-        cross_key_values: of a decoder that attends to sources, encoder C -> layers * 2C: one product
-            for all layers.
+        cross_key_values: of a decoder that attends to sources, encoder C -> layers * 2C: one
+            product for all layers.
         rehearsed: the states of random sentences, fp32 ``[B, T, C]``; ``None`` unless the precision
             is int8.
     """

@@ -102,8 +102,8 @@ class BundleTranslator(Translator):
             options: the default decoding options of all calls: ``decoding`` (the method of the
                 export, ``greedy`` or ``beam``), ``beam``, ``nbest``, ``lenpen``, ``unnormalized``,
                 ``unkpen``, ``min_len``, ``max_len_a``, ``max_len_b``, ``no_repeat_ngram_size``,
-                ``temperature``, ``lm_weight``, ``alignment`` and ``glossary``. Options that are not given have the
-                values of the export.
+                ``temperature``, ``lm_weight``, ``alignment`` and ``glossary``. Options that are not
+                given have the values of the export.
 
         Raises:
             OSError: if the file cannot be read, or if there is no compiled code.

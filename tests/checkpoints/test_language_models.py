@@ -6,8 +6,8 @@ import pytest
 
 import fairseq_fastdec
 from fairseq_fastdec.corpora import command as corpora
-from fairseq_fastdec.serving.config import ModelOptions, read
 from fairseq_fastdec.serving.command import open_translator
+from fairseq_fastdec.serving.config import ModelOptions, read
 from fairseq_fastdec.tools.export import main as export
 from tests.support import command_line
 
@@ -130,8 +130,9 @@ def test_the_service(bundle, language_model, corpus, expected, tmp_path):
     weightless, with_path = read(str(config)).models
     assert with_path.lm_path == str(tmp_path / "lm.pt")
     for model, weight in ((ModelOptions(str(bundle)), WEIGHT), (weightless, 0)):
-        with open_translator(model.path, **model.decoding_options()) as translator:
-            found = [own.text for _, own in translator.translate_stream(LINES)]
+        translator = open_translator(model.path, **model.decoding_options())
+        found = [own.text for _, own in translator.translate_stream(LINES)]
+        translator.close()
         assert found == expected[weight, 3]
     with pytest.raises(ValueError, match="^lm_path: not an option of a bundle"):
         open_translator(with_path.path, **with_path.decoding_options())
