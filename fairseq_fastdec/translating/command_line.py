@@ -11,6 +11,7 @@ from typing import Any, Optional
 
 from ..data.text import PathLike, check_can_be_read_again, check_is_not_read
 from ..processes.errors import flag_of
+from .generation_options import LM_PATH, LM_WEIGHT
 from .scheduler import CAPACITY
 
 PACKAGE = __name__.partition(".")[0]
@@ -85,18 +86,14 @@ def add_search_options(group: Any, methods: str) -> None:
 
 def add_lm_path(group: Any) -> None:
     """Add ``--lm-path``."""
-    group.add_argument(
-        "--lm-path", metavar="FILE",
-        help="a checkpoint of a language model with the target's dictionary, for beam and greedy",
-    )  # fmt: skip
+    text = "a checkpoint of a language model with the target's dictionary, for beam and greedy"
+    group.add_argument(LM_PATH, metavar="FILE", help=text)
 
 
 def add_lm_weight(group: Any) -> None:
     """Add ``--lm-weight``."""
-    group.add_argument(
-        "--lm-weight", type=float, metavar="X",
-        help="the factor of the language model's log-probabilities",
-    )  # fmt: skip
+    text = "the factor of the language model's log-probabilities"
+    group.add_argument(LM_WEIGHT, type=float, metavar="X", help=text)
 
 
 def add_memory_options(group: Any) -> None:
