@@ -23,6 +23,7 @@ from tests.support.against_fairseq import fairseq_hypotheses, lengths_strategy, 
 from tests.support.compiled import compiled, examples
 from tests.support.compiled_searches import assert_alike_beams, prefixes
 from tests.support.language_models import KINDS, random_model
+from tests.support.lexical_tables import next_words
 from tests.support.to_read import (
     BEAMS,
     assert_as_compiled,
@@ -136,6 +137,16 @@ def test_constraints(make):
         given = dict(constraints=phrases)
         found = (one.generate([stock_model()], sample, **given) for one in (own, stock))
         assert_alike_beams(*found)
+
+
+@compiled
+@pytest.mark.parametrize("weight", [0.5, -0.2])
+def test_shortlists(weight, tmp_path):
+    """Each sentence has its own types, also in the language model."""
+    table = next_words(tmp_path / "lex.s2t", 20)
+    method = dict(shortlist=table, shortlist_first=0, shortlist_best=3)
+    fusion = dict(FUSED, lm_model=random_model(2), lm_weight=weight)
+    assert_as_compiled([stock_model(trained=False)], BATCH, "beam", method, **fusion)
 
 
 @compiled
