@@ -78,7 +78,7 @@ SEARCHES = {
     "pairs, random": (lambda: double(False), "double_token", {}, 4),
     "one pair, random": (lambda: double(False), "double_token", {}, 1),
 }
-ONE_OF_EACH = ["greedy", "gs_jacobi", "beam", "pairs"]
+ONE_OF_EACH = ["greedy", "gs_jacobi", "beam", "language model", "pairs"]
 
 
 def task_of(name):

@@ -42,6 +42,7 @@ MODELS = {
     "trained": lambda: [stock_model()],
     "random": lambda: [stock_model(trained=False)],
     "two": lambda: [stock_model(), stock_model(trained=False)],
+    "encoder in torch": lambda: [stock_model(trained=False, encoder_layers=0)],
 }
 
 
@@ -231,6 +232,16 @@ def test_torch_decodes_if_the_engine_does_not_have_the_language_model(caplog):
         generator = compiled_method([stock_model()], "beam", **FUSED, lm_model=lm)
     assert not generator.decodes_compiled()
     assert "in the language model, the decoder: its activation is not" in caplog.text
+
+
+@pytest.mark.parametrize("make", [compiled_method, method_to_read])
+def test_drafts_do_not_change_the_output(make):
+    generator = make([stock_model()], "greedy", lm_model=random_model(), lm_weight=0.3)
+    expected = [own[0]["tokens"] for own in generator.generate([], BATCH)]
+    before = generator.statistics.decoder_invocations
+    found = generator.generate([], {**BATCH, "drafts": expected})
+    assert [own[0]["tokens"].tolist() for own in found] == [own.tolist() for own in expected]
+    assert generator.statistics.decoder_invocations - before == 1
 
 
 def test_the_weight_of_fairseq():
