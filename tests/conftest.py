@@ -17,7 +17,15 @@ import fairseq_fastdec
 from examples.common.en_de import MODEL
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.tools.export import export
-from tests.support import aligned_models, command_line, composed_once, in_parallel, made_once, smoke
+from tests.support import (
+    aligned_models,
+    command_line,
+    composed_once,
+    in_parallel,
+    language_models,
+    made_once,
+    smoke,
+)
 from tests.support.words import write_words
 
 # No test depends on the speed of the machine, which other programs may use.
@@ -129,6 +137,13 @@ def aligned(made):
         return data, directory / "checkpoint_last.pt"
 
     return checkpoint
+
+
+@pytest.fixture(scope="session")
+def language_model(corpus, made):
+    """The corpus with the dictionary of a language model of its targets, and the checkpoint."""
+    place = made("language model", lambda own: language_models.train(corpus, own))
+    return place / "bin", place / "checkpoint_last.pt"
 
 
 @pytest.fixture(scope="session")

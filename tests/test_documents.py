@@ -158,10 +158,12 @@ def test_trainings_end_by_themselves(command):
 
 
 @pytest.fixture(scope="module")
-def workplace(corpus, baseline, tmp_path_factory):
+def workplace(language_model, baseline, tmp_path_factory):
     """A directory in which the names of the guides are tiny things."""
     place = tmp_path_factory.mktemp("workplace")
-    shutil.copytree(corpus, place / "data-bin" / "en-de")
+    data, lm = language_model
+    shutil.copytree(data, place / "data-bin" / "en-de")
+    shutil.copy(lm, place / "lm.pt")
     for name in ("old-translations.bpe.de", "old.bpe.en", "old.bpe.de"):
         (place / name).write_text("a b c\n" * 29)
     (place / "data-bin" / "en-de" / "bpe.codes").write_text("#version: 0.2\na b</w>\n")

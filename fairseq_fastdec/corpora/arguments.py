@@ -12,6 +12,7 @@ from ..translating.command_line import (
     MEMORY_OPTIONS,
     SEARCH_OPTIONS,
     add_glossary_option,
+    add_lm_path,
     add_memory_options,
     add_search_options,
     add_worker_options,
@@ -152,12 +153,13 @@ def _add_checkpoint_options(parser: argparse.ArgumentParser) -> list[str]:
         valid = HONOURED[name]
         kind, metavar = (int, "N") if valid.kind is Integral else (float, "X")
         group.add_argument(flag_of(name), type=kind, metavar=metavar, help=valid.reason)
+    add_lm_path(group)
     for name in ("sampling", "unnormalized"):
         group.add_argument(flag_of(name), action="store_true", help="as in fairseq")
     grouped: Any = Grouped(parser, fields(DecodingOptions))
     gen_parser_from_dataclass(grouped, DecodingOptions(), delete_default=True)
     own = {field.name for field in fields(DecodingOptions)} - {"_name"}
-    return [*searching, "sampling", "unnormalized", *own]
+    return [*searching, "lm_path", "sampling", "unnormalized", *own]
 
 
 def _checkpoints(args: argparse.Namespace, names: list[str]) -> CorpusModel:

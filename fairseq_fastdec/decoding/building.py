@@ -10,6 +10,8 @@ from ..translating.generation_options import (
     BEAM_FLAGS,
     CONSTRAINTS,
     DIVERSE_BEAM_GROUPS,
+    LM_PATH,
+    LM_WEIGHT,
     MATCH_SOURCE_LEN,
     NO_REPEAT,
     SAMPLING_FLAGS,
@@ -19,6 +21,7 @@ from ..translating.generation_options import (
 )
 from ..translating.registry import generator_class
 from .generator import FAIRSEQ_DEFAULT_BEAM, DecodingGenerator
+from .language_model import LanguageModel
 from .options import DecodingOptions
 
 
@@ -48,9 +51,10 @@ def build_generator(
     eos = extra.get("eos", dictionary.eos())
     _check_end(args, eos, dictionary)
     strip = extra.get("symbols_to_strip_from_output", ())
+    lm = LanguageModel.of(args, extra, dictionary, models[0])
     method = generator_class(str(options.decoding))
     generator = method.for_models(models, options)
-    return generator(models, dictionary, args, options, strip, source_dictionary, eos)
+    return generator(models, dictionary, args, options, strip, source_dictionary, eos, lm)
 
 
 def check_asked_for(
@@ -74,6 +78,9 @@ def check_asked_for(
                 f"{flag}: not possible with --decoding {name}; remove it{_instead(name, flag)}"
             )
     check_values(args)
+    if wanted[LM_WEIGHT] and not wanted[LM_PATH]:
+        weight = getattr(args, "lm_weight", 0)
+        raise ValueError(f"{LM_WEIGHT} {weight}: has no effect without {LM_PATH}; give both")
     beam, nbest = getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM), getattr(args, "nbest", 1)
     if method.keeps_one_hypothesis:
         _check_one_hypothesis(name, beam, nbest)
@@ -87,7 +94,7 @@ def asked_for(args: Any, extra: dict[str, Any], prefix_fn: Optional[Callable]) -
     constraints = getattr(args, "constraints", None)
     return {
         **refused(args),
-        "--lm-weight": (getattr(args, "lm_weight", 0) or extra.get("lm_weight", 0)) != 0,
+        LM_WEIGHT: (getattr(args, "lm_weight", 0) or extra.get("lm_weight", 0)) != 0,
         "--sampling": getattr(args, "sampling", False),
         "--sampling-topk": getattr(args, "sampling_topk", -1) > 0,
         "--sampling-topp": not getattr(args, "sampling_topp", -1) <= 0,  # nor is NaN
@@ -100,7 +107,7 @@ def asked_for(args: Any, extra: dict[str, Any], prefix_fn: Optional[Callable]) -
         "--replace-unk": getattr(args, "replace_unk", None) is not None,
         "--print-step": getattr(args, "print_step", False),
         "--retain-iter-history": getattr(args, "retain_iter_history", False),
-        "--lm-path": getattr(args, "lm_path", None) is not None or "lm_model" in extra,
+        LM_PATH: getattr(args, "lm_path", None) is not None or "lm_model" in extra,
         "tokens_to_suppress": bool(extra.get("tokens_to_suppress")),
         "prefix_allowed_tokens_fn": prefix_fn is not None,
     }

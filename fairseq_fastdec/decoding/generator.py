@@ -30,6 +30,7 @@ from .compiled import CompiledSearch
 from .constraints import GenerationRules
 from .draft_file import DraftFile
 from .hypothesis import Hypotheses, check_finite
+from .language_model import LanguageModel
 from .request import Request, Sources, check_ids, check_request, phrases_of
 from .statistics import Statistics, StatisticsFile, log_summary
 
@@ -57,6 +58,7 @@ class DecodingGenerator(ABC):
         tokens_per_step: the number of tokens that the model has to predict per step.
         honours: the flags of fairseq's optional features that this method supports.
         network: the models, for :meth:`translate`.
+        lm: the language model of ``--lm-path``; ``None`` without one.
         alignment: ``--print-alignment``, ``hard`` or ``soft``; ``None`` without alignments. With
             ``--replace-unk``, ``hard`` is the default.
         beam: ``--beam``, at most the number of types that can be chosen.
@@ -90,6 +92,7 @@ class DecodingGenerator(ABC):
         symbols_to_strip_from_output: Sequence[int] = (),
         source_dictionary: Optional[Dictionary] = None,
         eos: Optional[int] = None,
+        lm: Optional[LanguageModel] = None,
     ) -> None:
         """
         Args:
@@ -99,6 +102,7 @@ class DecodingGenerator(ABC):
             source_dictionary: the source dictionary (default: the encoder's, which is ``None`` if
                 sources are not tokens).
             eos: the token that ends a sentence (default: the dictionary's).
+            lm: a language model whose log-probabilities are added.
 
         Raises:
             ValueError: for a model or an option that the method does not support.
@@ -118,12 +122,16 @@ class DecodingGenerator(ABC):
         self.eos = dictionary.eos() if eos is None else eos
         self.temperature = getattr(args, "temperature", 1.0)
         self._models = list(models)
-        self.network = Ensemble(models, self.temperature, self.proposal_types)
+        self.lm = lm
+        self.network = Ensemble(models, self.temperature, self.proposal_types, *(lm or ()))
         self.shortlist = self._load_shortlist()
         self._check_tokens_per_step()
         check_dictionaries(models, self.source_dictionary, dictionary)
         max_positions = min(model.max_decoder_positions() for model in models)
+        if lm is not None:
+            max_positions = min(max_positions, lm.max_positions)
         self.rules = GenerationRules.from_args(args, dictionary, max_positions, self.eos)
+        self.rules.lm_weight = 0.0 if lm is None else lm.weight
         self.symbols_to_strip_from_output = {*symbols_to_strip_from_output, self.eos}
         # As in fairseq, padding is never chosen.
         self.beam = min(getattr(args, "beam", FAIRSEQ_DEFAULT_BEAM), len(dictionary) - 1)
@@ -164,7 +172,7 @@ class DecodingGenerator(ABC):
         ways = (self.n_proposing_heads, n_types, self.options.rounds_proposals)
         precision = str(self.options.engine_precision)
         given = (precision, ProposalWays(*ways), self.alignment is not None)
-        self._engine = EngineModels(models, *given)
+        self._engine = EngineModels(models, *given, None if self.lm is None else self.lm.model)
         options = self.search_options()
         if options is None:
             self._check_torch("the method has no compiled code")

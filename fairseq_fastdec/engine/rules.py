@@ -35,6 +35,8 @@ class SearchRules:
         never: tokens, besides padding, that are never generated.
         no_repeat_ngram_size: the size of the n-grams that must not repeat, at least 2; 0 for no
             such rule.
+        lm_weight: of the log-probabilities of a language model, the last of the models; without one
+            it is 0.
     """
 
     pad: int
@@ -49,6 +51,7 @@ class SearchRules:
     unkpen: float = 0.0
     never: tuple[int, ...] = ()
     no_repeat_ngram_size: int = 0
+    lm_weight: float = 0.0
 
     @property
     def impossible(self) -> tuple[int, ...]:
@@ -68,6 +71,7 @@ class SearchRules:
             never=list(self.impossible),
             unk_penalty=self.unkpen,
             temperature=temperature,
+            lm_weight=self.lm_weight,
             lenpen=self.lenpen if self.normalize else 0.0,
             min_len=max(loading.bounded(self.min_len), 0),
             no_repeat_ngram=loading.bounded(self.no_repeat_ngram_size),

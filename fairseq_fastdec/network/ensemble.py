@@ -6,20 +6,21 @@ from typing import Any, Optional
 
 import numpy as np
 import torch
-from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 from torch import Tensor
 from torch.nn import functional as F
 
 from .caches import Rows
 from .incremental import IncrementalNetwork
-from .support import check_supported, departure_from_stock
+from .support import check_language_model, check_supported, departure_from_stock
 from .transformer import TransformerNetwork
 
 
 class Ensemble:
     """A network of one or several models, whose probabilities are averaged as in fairseq.
 
-    Features are the concatenated features of all members, so C is the sum of the members' sizes.
+    Features are the concatenated features of all members, and of a language model behind them, so C
+    is the sum of their sizes.
 
     Attributes:
         members: the network of each model.
@@ -30,6 +31,8 @@ class Ensemble:
         models: Sequence[FairseqEncoderDecoderModel],
         temperature: float = 1.0,
         n_proposal_types: Optional[int] = None,
+        lm: Optional[FairseqLanguageModel] = None,
+        lm_weight: float = 0.0,
     ) -> None:
         """
         Args:
@@ -37,11 +40,20 @@ class Ensemble:
             temperature: the divisor of logits.
             n_proposal_types: prediction heads propose only this number of types at the beginning of
                 the vocabulary (default: all), unless :meth:`encode` restricts the types.
+            lm: a language model of the target's dictionary; its log-probabilities, times
+                ``lm_weight``, are added to p_1's. The temperature does not apply to it.
 
         Raises:
             UnsupportedModel: for a model that neither kind of network supports.
         """
         self.members = [_network_of(model, temperature) for model in models]
+        self._networks, self._lm_weight = [*self.members], lm_weight
+        self._lm: Optional[TransformerNetwork] = None
+        if lm is not None:
+            check_language_model(lm)
+            n_positions = min(model.max_decoder_positions() for model in models)
+            self._lm = TransformerNetwork(lm, n_positions=n_positions)
+            self._networks.append(self._lm)
         self._n_proposal_types = n_proposal_types
         # By row: the possible types, int64 [K]; empty if all are possible.
         self._types: list[Tensor] = []
@@ -86,8 +98,8 @@ class Ensemble:
     def reset(self) -> None:
         """Remove all rows."""
         self._types, self._fed = [], None
-        for member in self.members:
-            member.reset()
+        for network in self._networks:
+            network.reset()
 
     def encode(
         self, net_input: dict[str, Any], types: Optional[Sequence[np.ndarray]] = None
@@ -99,8 +111,11 @@ class Ensemble:
         """
         if types is not None:
             self._types += map(torch.from_numpy, types)
+        n_before = self.n_rows
         for member in self.members:
             member.encode(net_input)
+        if self._lm is not None:
+            self._lm.add(self.n_rows - n_before)
 
     def step(self, tokens: Tensor, rows: Optional[Tensor] = None) -> Tensor:
         """Feed tokens int64 ``[R, T]``; see :meth:`TransformerNetwork.step`.
@@ -109,19 +124,19 @@ class Ensemble:
             features ``[R, T, C]``
         """
         self._fed = rows
-        features = [member.step(tokens, rows) for member in self.members]
+        features = [network.step(tokens, rows) for network in self._networks]
         self._sizes = [part.size(-1) for part in features]
         return _joined(features)
 
     def keep(self, n: Tensor) -> None:
         """Keep the first n int64 ``[R]`` tokens of the last step, and remove the others."""
-        for member in self.members:
-            member.keep(n)
+        for network in self._networks:
+            network.keep(n)
 
     def tighten(self, longest: int) -> None:
         """State that no row has more than ``longest`` tokens, so that fewer keys are read."""
-        for member in self.members:
-            member.tighten(longest)
+        for network in self._networks:
+            network.tighten(longest)
 
     def select(self, rows: Rows) -> None:
         """Row i becomes a copy of row ``rows[i]``; see :data:`.caches.Rows`."""
@@ -129,11 +144,11 @@ class Ensemble:
         if self._types:
             numbers = rows.tolist() if isinstance(rows, Tensor) else rows
             self._types = [self._types[row] for row in numbers]
-        for member in self.members:
-            member.select(rows)
+        for network in self._networks:
+            network.select(rows)
 
     def log_probs(self, features: Tensor) -> Tensor:
-        """p_1's log-probabilities of the token after each position.
+        """p_1's log-probabilities of the token after each position, and those of a language model.
 
         Args:
             features: ``[..., C]``.
@@ -147,7 +162,13 @@ class Ensemble:
             for member, part in self._parts(features)
         ]
         excluded = self._impossible(scores[0][0])
-        return _mean([_normalized(x, excluded, is_normalized) for x, is_normalized in scores])
+        mean = _mean([_normalized(x, excluded, is_normalized) for x, is_normalized in scores])
+        if self._lm is None:
+            return mean
+        part = features.split(self._sizes, dim=-1)[-1]
+        added = self._lm_weight * _normalized(self._lm.scores(part).float(), excluded)
+        # A negative weight times -inf would be inf.
+        return mean + (added if excluded is None else added.masked_fill(excluded, 0))
 
     def head_log_probs(self, features: Tensor, n_heads: int) -> Tensor:
         """Log-probabilities of the parallel heads p_2 ... p_n, by the mean of models with heads.

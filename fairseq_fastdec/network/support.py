@@ -30,6 +30,17 @@ def check_supported(model: FairseqEncoderDecoderModel) -> None:
         raise UnsupportedModel(f"{problem}; {instead}")
 
 
+def check_language_model(model: nn.Module) -> None:
+    """Reject language models that :mod:`.transformer` does not support.
+
+    Raises:
+        UnsupportedModel: the message names the first part that is not stock.
+    """
+    problem = next(departures(model, is_lm=True), None)
+    if problem is not None:
+        raise UnsupportedModel(f"--lm-path: {problem}; use --decoding fairseq for it")
+
+
 def departure_from_stock(model: FairseqEncoderDecoderModel) -> Optional[str]:
     """Describe the first part of a model that differs from a stock transformer, or ``None``."""
     return next(departures(model), None)

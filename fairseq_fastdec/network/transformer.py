@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple, Optional
 
 import torch
-from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
 from ..packing.positions import positions_of
@@ -46,14 +45,20 @@ class TransformerNetwork:
     is_normalized = False
     accepts_ended_rows = True
 
-    def __init__(self, model: FairseqEncoderDecoderModel, temperature: float = 1.0) -> None:
+    def __init__(
+        self, model: Any, temperature: float = 1.0, n_positions: Optional[int] = None
+    ) -> None:
         """
         Args:
-            model: a model for which :func:`~.support.departure_from_stock` is ``None``.
+            model: a model for which :func:`~.support.departure_from_stock` is ``None``, or a
+                language model that passes :func:`~.support.check_language_model`.
             temperature: the divisor of logits.
+            n_positions: the number of positions to prepare (default: the decoder's maximum).
         """
-        self._encoder, self._decoder = model.encoder, model.decoder
+        self._encoder: Any = getattr(model, "encoder", None)
+        self._decoder = model.decoder
         self._temperature = temperature
+        self._n_positions = n_positions or model.decoder.max_positions()
         self._layers = layers_of(model.decoder)
         self.tokens_per_step: int = getattr(model.decoder, "tokens_per_step", 1)
         self.block_size: int = getattr(model.decoder, "block_size", 0)
@@ -71,7 +76,7 @@ class TransformerNetwork:
         shape = (len(self._layers), self._layers[0].self_attn.embed_dim)
         self._rows, self._sources = RowCache(*shape, like), SourceCache(*shape, like)
         self._step: Optional[_Step] = None
-        self._positions = positions_of(self._decoder, self._decoder.max_positions(), like)
+        self._positions = positions_of(self._decoder, self._n_positions, like)
 
     @torch.no_grad()
     def encode(self, net_input: dict[str, Any]) -> None:
@@ -92,6 +97,14 @@ class TransformerNetwork:
         ]
         self._sources.add(torch.stack(keys_values), padding)
         self._rows.add(states.size(0))
+
+    def add(self, n: int) -> None:
+        """Append n empty rows of a language model, which have empty sources."""
+        like = self._decoder.embed_tokens.weight
+        padding = torch.zeros(n, 0, dtype=torch.bool, device=like.device)
+        shape = (len(self._layers), 2, n, 0, self._layers[0].self_attn.embed_dim)
+        self._sources.add(like.new_zeros(shape), padding)
+        self._rows.add(n)
 
     @torch.no_grad()
     def step(self, tokens: Tensor, rows: Optional[Tensor] = None) -> Tensor:
@@ -118,7 +131,8 @@ class TransformerNetwork:
         x = self._embed(tokens, step.places[1])
         for index, layer in enumerate(self._layers):
             x = self._self_attention(index, layer, x, step)
-            x = self._cross_attention(index, layer, x, step)
+            if layer.encoder_attn is not None:
+                x = self._cross_attention(index, layer, x, step)
             x = _feed_forward(layer, x)
         if self._decoder.layer_norm is not None:
             x = self._decoder.layer_norm(x)

@@ -5,7 +5,12 @@ from typing import Any, NamedTuple, Optional, Union
 
 import numpy as np
 import torch
-from fairseq.models import FairseqDecoder, FairseqEncoder, FairseqEncoderDecoderModel
+from fairseq.models import (
+    FairseqDecoder,
+    FairseqEncoder,
+    FairseqEncoderDecoderModel,
+    FairseqLanguageModel,
+)
 from torch import nn
 
 from ..engine.kernels import loading
@@ -54,14 +59,17 @@ class EngineModels:
         precision: str,
         proposals: ProposalWays,
         last_attention: bool = False,
+        lm: Optional[FairseqLanguageModel] = None,
     ) -> None:
         """
         Args:
             precision: a name of :data:`~.precision.PRECISIONS`.
             last_attention: whether the attention of the last layer aligns subwords, as in fairseq's
                 generator, instead of that which a model was trained to align with.
+            lm: a language model whose log-probabilities are added.
         """
         self._models, self._precision, self._proposals = models, precision, proposals
+        self._lm = lm
         self._aligned = [aligned_heads(model, last_attention) for model in models]
         # Whether decoding returns the attention that aligns subwords.
         self.align = all(layer >= 0 for layer, _ in self._aligned)
@@ -72,6 +80,8 @@ class EngineModels:
             for coder in (model.encoder, model.decoder)
             if coder is model.decoder or runs_prepared(coder)
         ]
+        if lm is not None and unsupported_part(lm) is None:
+            self._prepared.append(prepared(lm.decoder))
         self._encodes = bool(self._prepared) and all(is_compiled(model.encoder) for model in models)
         self._versions: Optional[list[int]] = None
         # Positions are prepared for at least this many tokens, and more for longer sentences.
@@ -104,6 +114,9 @@ class EngineModels:
         if versions != self._versions:
             self._versions, self._made = versions, []
             self._problem = obstacle(self._models, self._precision)
+            if self._problem is None and self._lm is not None:
+                problem = obstacle([self._lm], self._precision)
+                self._problem = problem and f"in the language model, {problem}"
         return self._problem
 
     @torch.no_grad()
@@ -132,18 +145,21 @@ class EngineModels:
             ReleasedWeights: see :meth:`reaching`.
         """
         given = (PRECISIONS[self._precision], self._proposals, n_source, n_target)
-        return [
+        parts = [
             _engine_model(model, aligned, *given)
             for model, aligned in zip(self._models, self._aligned)
         ]
+        if self._lm is not None:
+            parts.append(_language_model(self._lm, PRECISIONS[self._precision], n_target))
+        return parts
 
 
-def obstacle(models: Sequence[FairseqEncoderDecoderModel], precision: str) -> Optional[str]:
+def obstacle(models: Sequence[nn.Module], precision: str) -> Optional[str]:
     """Describe the first reason why the engine cannot decode with models; ``None`` if it can."""
     return next((problem for model in models for problem in _obstacles(model, precision)), None)
 
 
-def _obstacles(model: FairseqEncoderDecoderModel, precision: str) -> Iterator[str]:
+def _obstacles(model: Any, precision: str) -> Iterator[str]:
     problem = unsupported_part(model)
     if problem is not None:
         yield problem
@@ -154,7 +170,9 @@ def _obstacles(model: FairseqEncoderDecoderModel, precision: str) -> Iterator[st
             "there is no compiled code, which is faster (install a C++ compiler such as g++. "
             f"{loading.how_to_install()})"
         )
-    parameters = [*decoder.parameters(), *model.encoder.parameters()]
+    parameters = list(decoder.parameters())
+    if not isinstance(model, FairseqLanguageModel):
+        parameters += model.encoder.parameters()
     devices = {parameter.device.type for parameter in parameters}
     if devices != {"cpu"}:
         yield f"the model is on {' and '.join(sorted(devices - {'cpu'}))}"
@@ -254,6 +272,16 @@ def _engine_model(
         parts["decoder"].arguments.update(aligned_layer=layer, aligned_heads=n_heads)
     parts["output"] = module.vocabulary(precision).part
     parts["rounds_keys"] = precision.rounds_keys
+    return EnginePart("Model", parts)
+
+
+def _language_model(model: Any, precision: Precision, n_target: int) -> EnginePart:
+    module = prepared(model.decoder)
+    parts = {
+        "decoder": _network(module.decoder(precision), model.decoder, 1, n_target),
+        "output": module.vocabulary(precision).part,
+        "rounds_keys": precision.rounds_keys,
+    }
     return EnginePart("Model", parts)
 
 

@@ -133,15 +133,17 @@ class PreparedModule:
         """
         return self._get("encoder", partial(NetworkWeights.of, own=self._own), precision)
 
-    def decoder(self, precision: Precision, encoder: FairseqEncoder) -> NetworkWeights:
+    def decoder(
+        self, precision: Precision, encoder: Optional[FairseqEncoder] = None
+    ) -> NetworkWeights:
         """The weights of a decoder, from token ids to features.
 
         Args:
-            encoder: the encoder whose states the decoder attends to.
+            encoder: the encoder whose states the decoder attends to; ``None`` for a language model.
         """
         # Some encoders are not prepared, such as speech encoders, which run in torch.
         with _PREPARED_LOCK:
-            prepared_encoder = _PREPARED.get(encoder)
+            prepared_encoder = None if encoder is None else _PREPARED.get(encoder)
         sources = None
         if prepared_encoder is not None:
             sources = prepared_encoder._rehearsed("encoder", precision)

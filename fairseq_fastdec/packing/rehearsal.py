@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 from .packed import PackedInt8, PackedLinear
 from .positions import positions_of
 from .precision import Precision
+from .stock_decoders import is_of_decoder
 from .trial import Untried, described, is_trusted, tried
 
 logger = logging.getLogger(__name__)
@@ -160,14 +161,14 @@ class Rehearsal:
         return {name: x for name, module in modules if (x := inputs.of(module)) is not None}
 
     def _through(self, index: int, layer: Any) -> Tensor:
-        if not len(self._sources):
+        if not is_of_decoder(layer):
             return layer.forward(self._states, None)
-        n = self._states.size(0)
+        n, attends = self._states.size(0), layer.encoder_attn is not None
         return layer.forward(
             self._states,
-            self._sources,
+            self._sources if attends else None,
             incremental_state={},
-            prev_attn_state=list(self._keys_values[index]),
+            prev_attn_state=list(self._keys_values[index]) if attends else None,
             self_attn_mask=torch.full((n, n), float("-inf")).triu(1),
         )[0]
 

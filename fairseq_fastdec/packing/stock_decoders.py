@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 from fairseq.models.roberta.model import RobertaLMHead
 from fairseq.models.transformer import TransformerDecoder, TransformerDecoderBase
 from fairseq.modules import MultiheadAttention
@@ -25,6 +25,11 @@ def is_recurrent(layer: Any) -> bool:
     return isinstance(layer.self_attn, class_of("fairseq_fastdec.models.ssru", "SSRU"))
 
 
+def is_of_decoder(layer: Any) -> bool:
+    """Whether a layer is a decoder's, which a language model's is too."""
+    return hasattr(layer, "encoder_attn")
+
+
 def has_first_input(coder: Any) -> bool:
     """Whether a decoder reads padding as its first input, as in Marian."""
     place = ("fairseq_fastdec.models.marian_transformer", "FirstInputEmbedding")
@@ -36,14 +41,17 @@ def layers_of(coder: Any) -> list[Any]:
     return [coder.layers[index] for index in range(len(coder.layers))]
 
 
-def departures(model: nn.Module) -> Iterator[str]:
+def departures(model: nn.Module, is_lm: bool = False) -> Iterator[str]:
     """Yield descriptions of the parts of a model that differ from stock transformers.
 
     Continuing after the first one may fail: a model without a transformer decoder has no layers.
+
+    Args:
+        is_lm: whether the model should be a language model instead of an encoder-decoder.
     """
     name = type(model).__name__
-    if not isinstance(model, FairseqEncoderDecoderModel):
-        yield f"{name} is not an encoder-decoder model"
+    if not isinstance(model, FairseqLanguageModel if is_lm else FairseqEncoderDecoderModel):
+        yield f"{name} is not {'a language model' if is_lm else 'an encoder-decoder model'}"
     decoder: Any = model.decoder
     if is_nat(decoder):
         yield f"{name} is not autoregressive"
@@ -64,7 +72,7 @@ def departures(model: nn.Module) -> Iterator[str]:
     if not len(decoder.layers):
         yield "the decoder has no layers (--decoder-layers 0)"
     for layer in layers_of(decoder):
-        yield from _departures_of_layer(layer)
+        yield from _departures_of_layer(layer, is_lm)
 
 
 def is_nat(decoder: object) -> bool:
@@ -94,18 +102,23 @@ def _forward_is_known(decoder: TransformerDecoderBase) -> bool:
     return stock_mask and (stock or hasattr(decoder, "head_features"))
 
 
-def _departures_of_layer(layer: Any) -> Iterator[str]:
+def _departures_of_layer(layer: Any, is_lm: bool) -> Iterator[str]:
     name = type(layer).__name__
     if not isinstance(layer, TransformerDecoderLayerBase):
         yield f"a decoder layer is a {name} (--base-layers?)"
     for method in ("forward", "residual_connection"):
         if getattr(type(layer), method) is not getattr(TransformerDecoderLayerBase, method):
             yield f"the decoder layer {name} overrides {method}"
-    if layer.encoder_attn is None:
+    if layer.encoder_attn is None and not is_lm:
         yield "the decoder does not attend to the source (--no-cross-attention)"
-    own = () if is_recurrent(layer) else (layer.self_attn,)
-    for attention in (*own, layer.encoder_attn):
+    for attention in attentions_of(layer):
         yield from (f"the decoder: {problem}" for problem in attention_departures(attention))
+
+
+def attentions_of(layer: Any) -> list[Any]:
+    """The attentions of a decoder layer: to the target, and to the source."""
+    own = [] if is_recurrent(layer) else [layer.self_attn]
+    return own if layer.encoder_attn is None else [*own, layer.encoder_attn]
 
 
 def attention_departures(attention: Any) -> Iterator[str]:

@@ -3,24 +3,23 @@
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel
+from fairseq.models import FairseqEncoder, FairseqLanguageModel
 from fairseq.models.transformer import TransformerEncoder, TransformerEncoderBase
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import nn
 
-from .stock_decoders import attention_departures, departures, is_recurrent, layers_of
+from .stock_decoders import attention_departures, attentions_of, departures, layers_of
 
 
-def unsupported_part(model: FairseqEncoderDecoderModel) -> Optional[str]:
+def unsupported_part(model: nn.Module) -> Optional[str]:
     """Describe the first part of a model that the engine cannot run; ``None`` if it can run all."""
     return next(_problems(model), None)
 
 
-def _problems(model: FairseqEncoderDecoderModel) -> Iterator[str]:
-    yield from departures(model)
+def _problems(model: Any) -> Iterator[str]:
+    yield from departures(model, is_lm=isinstance(model, FairseqLanguageModel))
     for layer in layers_of(model.decoder):
-        own = () if is_recurrent(layer) else (layer.self_attn,)
-        for attention in (*own, layer.encoder_attn):
+        for attention in attentions_of(layer):
             yield from (f"the decoder: {problem}" for problem in _linears_of(attention))
         yield from linear_problems(layer)
 

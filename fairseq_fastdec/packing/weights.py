@@ -12,7 +12,7 @@ from .own_weights import OwnWeights
 from .packed import PackedLinear
 from .precision import Precision, PreparedNorm, in_fp32, norm_of
 from .rehearsal import Rehearsal
-from .stock_decoders import is_recurrent, layers_of
+from .stock_decoders import is_of_decoder, is_recurrent, layers_of
 
 
 @dataclass
@@ -34,7 +34,8 @@ class NetworkWeights:
     """A stock encoder or a supported decoder, from token ids to states, without its positions.
 
     Attributes:
-        cross_key_values: of a decoder, encoder C -> layers * 2C: one product for all layers.
+        cross_key_values: of a decoder that attends to sources, encoder C -> layers * 2C: one
+            product for all layers.
         rehearsed: the states of random sentences, fp32 ``[B, T, C]``; ``None`` unless the precision
             is int8.
     """
@@ -59,15 +60,15 @@ class NetworkWeights:
         Args:
             own: keeps or releases the weights, layer by layer.
             sources: for a decoder, the encoder's states of random sentences, fp32 ``[B, S, C]``;
-                ``None`` for an encoder that is not prepared.
+                ``None`` for an encoder that is not prepared, and for a language model.
 
         Raises:
             ReleasedWeights: if the weights have been released.
         """
         layers = layers_of(coder)
-        is_decoder = bool(key_value_linears(layers[0]))
-        attention = layers[0].encoder_attn if is_decoder else layers[0].self_attn
-        rehearsal = Rehearsal(precision, "decoder" if is_decoder else "encoder")
+        attends = bool(key_value_linears(layers[0]))
+        attention = layers[0].encoder_attn if attends else layers[0].self_attn
+        rehearsal = Rehearsal(precision, "decoder" if is_of_decoder(layers[0]) else "encoder")
         embed, embed_scale = _embeddings(coder)
         weights = cls(
             n_heads=attention.num_heads,
@@ -78,7 +79,7 @@ class NetworkWeights:
             layers=[],
             final_norm=norm_of(coder.layer_norm),
         )
-        if is_decoder:
+        if attends:
             weights.cross_key_values = _cross_key_values(layers, rehearsal, own, sources)
         rehearsal.begin(coder, weights)
         for index, layer in enumerate(layers):
@@ -165,7 +166,7 @@ def _layer_weights(layer: Any, precision: Precision) -> LayerWeights:
         linears["cross_query"] = stacked([cross.q_proj], precision, first_scale=cross.scaling)
         linears["cross_out"] = precision.linear_of(cross.out_proj)
         norms["cross_norm"] = norm_of(layer.encoder_attn_layer_norm)
-        norms["self_out_norm"] = norm_of(layer.attn_ln)  # NormFormer's --scale-attn
+    norms["self_out_norm"] = norm_of(getattr(layer, "attn_ln", None))  # NormFormer's --scale-attn
     linears["fc1"], linears["fc2"] = map(precision.linear_of, (layer.fc1, layer.fc2))
     norms["final_norm"] = norm_of(layer.final_layer_norm)
     norms["fc1_norm"] = norm_of(getattr(layer, "ffn_layernorm", None))  # NormFormer's --scale-fc

@@ -18,6 +18,8 @@ from ..translating.bundle_file import is_bundle
 from ..translating.command_line import (
     NO_OPTIONS,
     add_glossary_option,
+    add_lm_path,
+    add_lm_weight,
     add_memory_options,
     positive,
     program,
@@ -85,6 +87,8 @@ def _parser(name: str) -> argparse.ArgumentParser:
     add("--policy", choices=POLICIES, help="which waiting sentence is decoded next")
     add_memory_options(group)
     add_glossary_option(group)
+    add_lm_path(group)
+    add_lm_weight(group)
     return parser
 
 

@@ -14,7 +14,7 @@ else:
 
 
 # The options of a model that are paths.
-PATHS = {"path", "memory_source", "memory_target", "glossary"}
+PATHS = {"path", "memory_source", "memory_target", "glossary", "lm_path"}
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class ModelOptions:
         source, target: the language codes in requests; by default those of the model.
         memory_source, memory_target: the files of a translation memory.
         glossary: the file of a glossary.
+        lm_path: the checkpoint of a language model; bundles have their own.
+        lm_weight: of the language model.
     """
 
     path: str
@@ -40,6 +42,8 @@ class ModelOptions:
     memory_source: Optional[str] = None
     memory_target: Optional[str] = None
     glossary: Optional[str] = None
+    lm_path: Optional[str] = None
+    lm_weight: Optional[float] = None
 
     def __post_init__(self) -> None:
         """
@@ -163,6 +167,9 @@ def _options(kind: type, place: str, table: Any) -> dict[str, Any]:
                 raise ValueError(
                     f"--config {place}: {name} {value!r}: must be a whole number of at least 1"
                 )
+        elif annotation == Optional[float]:
+            if type(value) not in (int, float):
+                raise ValueError(f"--config {place}: {name} {value!r}: must be a number")
         elif not isinstance(value, str):
             raise ValueError(f"--config {place}: {name} {value!r}: must be a string")
         elif not value:

@@ -186,7 +186,8 @@ class FastDecoding(Task):
         # calls.
         if build.__func__ is not FairseqTask.build_generator:
             stock = build(models, for_one_beam(args), **asked)
-            own_args, extra = settings_of(stock, args, self)
+            own_args, settings = settings_of(stock, args, self)
+            extra = {**(extra or {}), **settings}
         loaded = models
         models = [_encoder_decoder(model) for model in models]
         generator = build_generator(

@@ -46,7 +46,7 @@ def settings_of(generator: Any, args: Any, task: Any) -> tuple[Any, dict[str, An
 
     Returns:
         the options, an updated copy of ``args``, and ``extra_gen_cls_kwargs``: the token that ends
-        a sentence, and the tokens to strip from the output
+        a sentence, the tokens to strip from the output, and a language model with its weight
 
     Raises:
         ValueError: for a generator that does more than beam search or sampling.
@@ -66,9 +66,13 @@ def settings_of(generator: Any, args: Any, task: Any) -> tuple[Any, dict[str, An
     copied.sampling = type(generator.search) is Sampling
     copied.sampling_topk = getattr(generator.search, "sampling_topk", -1)
     copied.sampling_topp = getattr(generator.search, "sampling_topp", -1.0)
+    language_model = {}
+    if generator.lm_model is not None:
+        language_model = {"lm_model": generator.lm_model, "lm_weight": generator.lm_weight}
     return copied, {
         "eos": generator.eos,
         "symbols_to_strip_from_output": generator.symbols_to_strip_from_output,
+        **language_model,
     }
 
 
@@ -88,7 +92,6 @@ def _problem(generator: Any) -> Optional[str]:
         return f"searches with {type(generator.search).__name__}"
     additions = {
         "suppresses tokens": generator.token_indices_to_suppress is not None,
-        "adds a language model": generator.lm_model is not None,
         "matches the source's length": generator.match_source_len,
         "limits the length of outputs": generator.max_len
         != generator.model.max_decoder_positions(),

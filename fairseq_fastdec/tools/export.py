@@ -31,7 +31,16 @@ from ..packing.precision import PRECISIONS
 from ..processes.errors import errors_in_one_line, flag_of
 from ..processes.noise import results_only
 from ..translating.bundle_file import write
-from ..translating.command_line import OWN_OPTIONS, given, one_or_all, path_of, positive, program
+from ..translating.command_line import (
+    OWN_OPTIONS,
+    add_lm_path,
+    add_lm_weight,
+    given,
+    one_or_all,
+    path_of,
+    positive,
+    program,
+)
 from ..translating.registry import any_joining
 
 DESCRIPTION = """\
@@ -42,6 +51,8 @@ transformers.
 """
 # The options of this command that calls can override.
 OF_CALLS = ("beam", "lenpen", "max_len_a", "max_len_b")
+# Those that only bundles have.
+OF_BUNDLES = ("decoding", "engine_precision", "lm_path", "lm_weight")
 # The names of BPE files beside an imported model.
 USUAL_NAMES = {"sentencepiece": SENTENCEPIECE, "gpt2": GPT2}
 
@@ -84,12 +95,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     parser.add_argument("--lenpen", type=float)
     parser.add_argument("--max-len-a", type=float)
     parser.add_argument("--max-len-b", type=int)
+    add_lm_path(parser)
+    add_lm_weight(parser)
     args = parser.parse_args(arguments)
-    options = given(args, ("decoding", "engine_precision", *OF_CALLS))
+    options = given(args, (*OF_BUNDLES, *OF_CALLS))
     with errors_in_one_line(name, spelling=OWN_OPTIONS), results_only():
         checkpoints = checkpoints_of(args.checkpoint)
         inputs = files_beside(checkpoints, args.data)
-        check_is_not_read("--output", args.output, [*inputs, args.bpe_codes])
+        check_is_not_read("--output", args.output, [*inputs, args.bpe_codes, args.lm_path])
+        if args.lm_path is not None and not args.lm_weight:
+            raise ValueError(f"--lm-path {args.lm_path}: needs a --lm-weight other than 0; give it")
         if args.format == "huggingface":
             check_for_huggingface(args, checkpoints)
         translator = load(
@@ -120,7 +135,7 @@ def check_for_huggingface(args: argparse.Namespace, checkpoints: Sequence[str]) 
         raise ValueError(
             f"--format huggingface: writes one model, and {len(checkpoints)} are given"
         )
-    for name in given(args, ("decoding", "engine_precision")):
+    for name in given(args, OF_BUNDLES):
         raise ValueError(f"{flag_of(name)}: is an option of bundles; remove it")
     check_is_new("--output", args.output)
 
@@ -196,7 +211,7 @@ def content_of(translator: CheckpointTranslator) -> dict[str, Any]:
         )
     before, behind, bos, prefix = _surroundings(translator)
     models = generator.search.parts(n_positions)
-    if any("encoder" not in part.arguments for part in models):
+    if any({"cross", "encoder"} & part.arguments.keys() == {"cross"} for part in models):
         raise ValueError("the encoder has no compiled code, which bundles need")
     methods = {generator.name: tuple(recipe.options)}
     if recipe.options.kind != "pairs":

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..data.model_files import PathLike
 from ..engine.kernels import loading
+from ..engine.kernels.parts import EnginePart
 from ..engine.rules import SearchRules
 from ..engine.searches import Recipe
 from .alignments import kind_of
@@ -101,8 +102,8 @@ class BundleTranslator(Translator):
             options: the default decoding options of all calls: ``decoding`` (the method of the
                 export, ``greedy`` or ``beam``), ``beam``, ``nbest``, ``lenpen``, ``unnormalized``,
                 ``unkpen``, ``min_len``, ``max_len_a``, ``max_len_b``, ``no_repeat_ngram_size``,
-                ``temperature``, ``alignment`` and ``glossary``. Options that are not given have the
-                values of the export.
+                ``temperature``, ``lm_weight``, ``alignment`` and ``glossary``. Options that are not
+                given have the values of the export.
 
         Raises:
             OSError: if the file cannot be read, or if there is no compiled code.
@@ -239,6 +240,11 @@ class BundleTranslator(Translator):
                 "decoding beam"
             )
         given = {name: value for name, value in options.items() if name in RULES}
+        if given.get("lm_weight", 0) != 0 and not any(map(_is_language_model, content["models"])):
+            raise ValueError(
+                f"lm_weight {given['lm_weight']}: the bundle has no language model; export it with "
+                "--lm-path"
+            )
         if "unnormalized" in given:
             given["normalize"] = not given.pop("unnormalized")
         rules = replace(SearchRules(**content["rules"]), **given)
@@ -247,6 +253,10 @@ class BundleTranslator(Translator):
         start = (content["bos"], tuple(content["prefix"]))
         own = (self.models, rules, search, temperature, *start)
         return Recipe(*own, shortlist=self._shortlist), n_best
+
+
+def _is_language_model(part: EnginePart) -> bool:
+    return "cross" not in part.arguments
 
 
 def _shortlist(content: Optional[dict[str, Any]]) -> Optional[Shortlist]:

@@ -11,11 +11,12 @@ from typing import Any, Optional
 
 from ..data.text import PathLike, check_can_be_read_again, check_is_not_read
 from ..processes.errors import flag_of
+from .generation_options import LM_PATH, LM_WEIGHT
 from .scheduler import CAPACITY
 
 PACKAGE = __name__.partition(".")[0]
 # Decoding options of a bundle or a checkpoint that commands without fairseq's options have.
-SEARCH_OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b")
+SEARCH_OPTIONS = ("decoding", "beam", "nbest", "lenpen", "max_len_a", "max_len_b", "lm_weight")
 # What commands say in place of arguments of ``fairseq_fastdec.load``, if they have such options,
 # and if they have none.
 OWN_OPTIONS = {
@@ -76,10 +77,23 @@ def add_search_options(group: Any, methods: str) -> None:
     group.add_argument("--lenpen", type=float, metavar="POWER")
     group.add_argument("--max-len-a", type=float, metavar="A")
     group.add_argument("--max-len-b", type=int, metavar="B")
+    add_lm_weight(group)
     group.add_argument(
         "--batch-size", type=positive, default=CAPACITY, metavar="N",
         help=f"sentences that each thread decodes at once (default: {CAPACITY})",
     )  # fmt: skip
+
+
+def add_lm_path(group: Any) -> None:
+    """Add ``--lm-path``."""
+    text = "a checkpoint of a language model with the target's dictionary, for beam and greedy"
+    group.add_argument(LM_PATH, metavar="FILE", help=text)
+
+
+def add_lm_weight(group: Any) -> None:
+    """Add ``--lm-weight``."""
+    text = "the factor of the language model's log-probabilities"
+    group.add_argument(LM_WEIGHT, type=float, metavar="X", help=text)
 
 
 def add_memory_options(group: Any) -> None:

@@ -68,6 +68,7 @@ HONOURED: dict[str, ValidRange] = {
     "temperature": ValidRange(
         Real, 1e-4, 1e4, "a number between 0.0001 and 10000; for the most probable tokens, use 1"
     ),
+    "lm_weight": ValidRange(Real, -1e4, 1e4, "a number between -10000 and 10000"),
 }
 
 # Booleans, and options that fairseq's commands read and that are supported or passed on.
@@ -79,7 +80,9 @@ CONSTRAINTS = "--constraints"
 MATCH_SOURCE_LEN = "--match-source-len"
 DIVERSE_BEAM_GROUPS = "--diverse-beam-groups"
 DIVERSE_BEAM_STRENGTH = "--diverse-beam-strength"
-BEAM_FLAGS = frozenset({CONSTRAINTS, MATCH_SOURCE_LEN, DIVERSE_BEAM_GROUPS})
+LM_PATH, LM_WEIGHT = "--lm-path", "--lm-weight"
+LM_FLAGS = frozenset({LM_PATH, LM_WEIGHT})
+BEAM_FLAGS = LM_FLAGS | {CONSTRAINTS, MATCH_SOURCE_LEN, DIVERSE_BEAM_GROUPS}
 ALIGNMENTS = frozenset({"print_alignment", "replace_unk"})
 ALIGNMENT_FLAGS = frozenset(map(flag_of, ALIGNMENTS))
 SAMPLING_FLAGS = frozenset({"--sampling", "--sampling-topk", "--sampling-topp"})
@@ -94,7 +97,6 @@ REFUSED: dict[str, Any] = {
     "max_len_a_mt": 0.0,
     "max_len_b_mt": 200,
     "lenpen_mt": 1.0,
-    "lm_weight": 0.0,
     "iter_decode_eos_penalty": 0.0,
     "iter_decode_max_iter": 10,
     "iter_decode_force_max_iter": False,
@@ -110,7 +112,6 @@ REFUSED_IF_ASKED_FOR: dict[str, Any] = {
     "diversity_rate": -1.0,
     "print_step": False,
     "retain_iter_history": False,
-    "lm_path": None,
 }
 
 # fairseq never reads the first two, and the third only to suppress a warning.
@@ -118,6 +119,9 @@ WITHOUT_EFFECT = frozenset({"no_early_stop", "no_beamable_mm", "sacrebleu"})
 
 # Read by tasks whose end token depends on the language; they pass it to the generator.
 READ_BY_TASKS = frozenset({"eos_token"})
+
+# The file of a language model, which commands of fairseq or the generator load.
+LANGUAGE_MODEL = frozenset({"lm_path"})
 
 # fairseq-generate turns it into prefix_tokens; the hub and --eval-bleu ignore it.
 READ_BY_COMMANDS = frozenset({"prefix_size"})

@@ -33,7 +33,7 @@ def build(model=None, extra=None, prefix_fn=None, decoding="greedy", **args):
         (dict(nbest=2), "--nbest"),
         (dict(print_step=True), "--print-step"),
         (dict(retain_iter_history=True), "--retain-iter-history"),
-        (dict(lm_path="lm.pt"), "--lm-path"),
+        (dict(lm_path="lm.pt", decoding="lookahead"), "--lm-path"),
         (dict(beam=10), "--beam 10"),
         (dict(extra={"tokens_to_suppress": ("w1",)}), "tokens_to_suppress"),
         (dict(prefix_fn=lambda batch, tokens: [1]), "prefix_allowed_tokens_fn"),
@@ -65,7 +65,8 @@ def test_pairs_of_tokens_name_no_generator_that_cannot_run_them(args, flag):
     [
         (dict(sampling=True), "--decoding beam, which draws --beam samples"),
         (dict(constraints="ordered"), "--decoding beam"),
-        (dict(lm_path="lm.pt"), "--decoding fairseq"),
+        (dict(lm_path="lm.pt", decoding="jacobi"), "--decoding beam"),
+        (dict(retain_iter_history=True), "--decoding fairseq"),
     ],
 )
 def test_what_to_use_instead(args, instead):

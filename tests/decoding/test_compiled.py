@@ -15,6 +15,7 @@ from tests.support.compiled_searches import (
     found_alone,
     found_joining,
 )
+from tests.support.language_models import random_model
 from tests.support.to_read import compiled_method, method_to_read
 from tests.support.trained_models import (
     DOUBLE_TASKS,
@@ -68,13 +69,16 @@ SEARCHES = {
     "variable_beam": (trained, "variable_beam", {}, 4),
     "variable_beam, random": (untrained, "variable_beam", {}, 4),
     "streaming": (trained, "streaming", {}, 4),
+    "language model": (trained, "beam", {}, 4),
+    "language model, of two": (ensemble, "streaming", {}, 4),
+    "language model, greedy": (trained, "greedy", {}, 1),
     "streaming, random": (untrained, "streaming", {}, 4),
     "pairs": (double, "double_token", {}, 4),
     "one pair": (double, "double_token", {}, 1),
     "pairs, random": (lambda: double(False), "double_token", {}, 4),
     "one pair, random": (lambda: double(False), "double_token", {}, 1),
 }
-ONE_OF_EACH = ["greedy", "gs_jacobi", "beam", "pairs"]
+ONE_OF_EACH = ["greedy", "gs_jacobi", "beam", "language model", "pairs"]
 
 
 def task_of(name):
@@ -84,6 +88,8 @@ def task_of(name):
 def generator_of(name, models=None, make=compiled_method, **options):
     own, decoding, method, beam = SEARCHES[name]
     method = {**method, **{key: options.pop(key) for key in [*options] if "precision" in key}}
+    if name.startswith("language model"):
+        options = {"lm_model": random_model(), "lm_weight": 0.4, **options}
     options = {"max_len_b": 12, "beam": beam, **options}
     generator = make(models or own(), decoding, method, task_of(name), **options)
     assert make is method_to_read or generator.decodes_compiled()
@@ -324,6 +330,24 @@ def test_options_that_a_search_does_not_have(kind, options, what):
     rules = generator.rules.compiled(1.0)
     with pytest.raises((TypeError, ValueError), match=what):
         loading.library().Search(kind, models, rules, **options)
+
+
+def test_language_models_that_do_not_fit():
+    with_lm, without = generator_of("language model"), generator_of("beam")
+    *translating, lm = with_lm._engine.reaching(3, 3)
+    rules, no_weight = (own.rules.compiled(1.0) for own in (with_lm, without))
+
+    def error(what, models, rules=rules):
+        with pytest.raises(ValueError, match=what):
+            loading.library().Search("beam", models, rules)
+
+    error("lm_weight: needs a language model, the last model", translating)
+    error("lm_weight: needs a language model, the last model", [lm, *translating])
+    error("models: need at least one that translates", [lm])
+    error("models: have more than one language model", [*translating, lm, lm])
+    error("models: need at least one that translates", [lm], no_weight)
+    # A bundle has both searches.
+    assert loading.library().Search("beam", [*translating, lm], no_weight)
 
 
 def test_none_and_huge_numbers_are_no_limit():

@@ -12,6 +12,7 @@ from fairseq_fastdec.packing.heads import heads_agree
 from tests.support import tiny
 from tests.support.full_forward import full_logits, random_targets
 from tests.support.full_log_probs import full_log_probs
+from tests.support.language_models import KINDS, random_model
 from tests.support.trained_models import DOUBLE_TASKS, TASK
 
 BATCH, TOKENS = tiny.random_batch(TASK, [6, 5, 2]), random_targets(TASK, 3, 5)
@@ -137,3 +138,43 @@ def test_the_logits_of_one_model_are_fairseqs():
     ensemble, features = stepped([model])
     expected = full_logits(model, BATCH, TOKENS).log_softmax(-1)
     torch.testing.assert_close(ensemble.log_probs(features), expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("weight", [0.7, -0.5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_language_model(kind, weight):
+    """Its own states follow those of the rows, whose lengths differ; the temperature is not its."""
+    models, lm = [stirred(0), stirred(2, "lstm")], random_model(**KINDS[kind])
+    ensemble = Ensemble(models, temperature=0.5, lm=lm, lm_weight=weight)
+    ensemble.encode(BATCH["net_input"])
+    ensemble.step(TOKENS)
+    ensemble.keep(torch.tensor([1, 3, 2]))
+    rows = torch.tensor([2, 0, 0])
+    ensemble.select(rows)
+    kept = [TOKENS[2, :2], TOKENS[0, :1], TOKENS[0, :1]]
+    fed = torch.arange(6, 12).view(3, 2)
+    found = ensemble.log_probs(ensemble.step(fed))
+    for row, (source, before) in enumerate(zip(rows, kept)):
+        tokens = torch.cat([before, fed[row]]).expand(3, -1)
+        own = [full_log_probs(model, BATCH, tokens, 0.5)[source, -2:].exp() for model in models]
+        with torch.no_grad():
+            added = lm.get_normalized_probs(lm(tokens), log_probs=True)[source, -2:]
+        expected = torch.stack(own).mean(0).log() + weight * added
+        torch.testing.assert_close(found[row], expected, atol=1e-4, rtol=1e-4)
+    ensemble.encode(BATCH["net_input"])
+    assert ensemble.n_rows == 6 and ensemble.step(fed.repeat(2, 1)).size(0) == 6
+
+
+def test_a_language_model_of_a_shortlist():
+    """A negative weight does not make other types possible."""
+    lm, types = random_model(), [[2, 5, 11], [2, 3], [2, 4, 5, 6]]
+    ensemble = Ensemble([stirred(0)], lm=lm, lm_weight=-0.5)
+    ensemble.encode(BATCH["net_input"], [np.array(own) for own in types])
+    found = ensemble.log_probs(ensemble.step(TOKENS))
+    with torch.no_grad():
+        of_lm = lm(TOKENS)[0]
+    for row, own in enumerate(types):
+        expected = full_log_probs(stirred(0), BATCH, TOKENS)[row][..., own].log_softmax(-1)
+        expected = expected - 0.5 * of_lm[row][..., own].log_softmax(-1)
+        torch.testing.assert_close(found[row][..., own], expected, atol=1e-4, rtol=0)
+        assert found[row].gt(-math.inf).sum(-1).eq(len(own)).all()

@@ -50,7 +50,13 @@ def fairseq_hypotheses(models, sample, prefix_tokens=None, bos_token=None, **opt
 NAMES = dict(len_penalty="lenpen", unk_penalty="unkpen")
 
 
+def extra_of(options):
+    """Remove what fairseq-generate gives to a task besides its options; fairseq's name for it."""
+    return {name: options.pop(name) for name in ("lm_model", "lm_weight") if name in options}
+
+
 def our_generator(models, decoding, method=None, **options):
+    extra = extra_of(options)
     args = {NAMES.get(name, name): value for name, value in options.items()}
     if "normalize_scores" in args:
         args["unnormalized"] = not args.pop("normalize_scores")
@@ -60,6 +66,7 @@ def our_generator(models, decoding, method=None, **options):
         TASK.target_dictionary,
         args,
         DecodingOptions(decoding=decoding, **(method or {})),
+        extra,
     )
 
 

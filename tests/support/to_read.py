@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fairseq_fastdec.decoding import build_generator
 from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.decoding.statistics import record_of
-from tests.support.against_fairseq import NAMES
+from tests.support.against_fairseq import NAMES, extra_of
 from tests.support.trained_models import TASK, blockwise_model, stock_model
 
 GUESSES = ["pad", "copy", "previous", "ngram", "source"]
@@ -31,11 +31,13 @@ def compiled_method(models, decoding, method=None, task=TASK, **options):
     """A method, in compiled code if possible; ``method`` has the plugin's options."""
     our_options = DecodingOptions(decoding=decoding, **(method or {}))
     our_options.check()
+    extra = extra_of(options)
     return build_generator(
         models,
         task.target_dictionary,
         arguments(**options),
         our_options,
+        extra,
         source_dictionary=task.source_dictionary,
     )
 

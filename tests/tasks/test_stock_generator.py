@@ -9,6 +9,7 @@ from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_fastdec.tasks.stock_generator import for_one_beam, settings_of
 from tests.support import tiny
+from tests.support.language_models import random_model
 from tests.support.trained_models import TASK, stock_model
 
 WORDS = TASK.target_dictionary
@@ -35,13 +36,18 @@ def test_what_the_task_sets_counts():
     assert args == Namespace(lenpen=1.0, max_len_b=7, unnormalized=False, nbest=3)
 
 
+def test_a_language_model_of_the_task():
+    lm = random_model()
+    _, extra = settings_of(stock(lm_model=lm, lm_weight=0.3), Namespace(), TASK)
+    assert extra["lm_model"] is lm and extra["lm_weight"] == 0.3
+
+
 @pytest.mark.parametrize(
     "settings, message",
     [
         (dict(tokens_to_suppress=["w3"]), "suppresses tokens"),
         (dict(match_source_len=True), "matches the source's length"),
         (dict(max_len=5), "limits the length of outputs"),
-        (dict(lm_model=stock_model(trained=False)), "adds a language model"),
         (
             dict(search_strategy=DiverseBeamSearch(WORDS, 2, 0.5), beam_size=2),
             "searches with DiverseBeamSearch",

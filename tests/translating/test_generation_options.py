@@ -18,6 +18,7 @@ from fairseq_fastdec.translating.generation_options import (
     ALIGNMENTS,
     HONOURED,
     HONOURED_AS_GIVEN,
+    LANGUAGE_MODEL,
     OF_BEAMS,
     READ_BY_TASKS,
     REFUSED,
@@ -54,7 +55,8 @@ def decoded(model, decoding="greedy", method=None, **args):
 
 def test_every_option_of_fairseqs_has_its_place():
     tables = [HONOURED, HONOURED_AS_GIVEN, OF_BEAMS, REFUSED, REFUSED_IF_ASKED_FOR, WITHOUT_EFFECT]
-    names = [name for table in [*tables, READ_BY_TASKS, ALIGNMENTS] for name in table]
+    tables += [READ_BY_TASKS, ALIGNMENTS, LANGUAGE_MODEL]
+    names = [name for table in tables for name in table]
     assert len(names) == len(set(names))
     # 0.12.2 does not have all that 0.12.3 has.
     assert set(FAIRSEQS) - {"_name"} <= set(names)
@@ -62,7 +64,7 @@ def test_every_option_of_fairseqs_has_its_place():
 
 OTHER_THAN_DEFAULT = {
     "diversity_rate": 0.5, "print_step": True,
-    "retain_iter_history": True, "lm_path": "lm.pt",
+    "retain_iter_history": True,
     "retain_dropout_modules": ["TransformerDecoder"], "decoding_format": "unigram",
 }  # fmt: skip
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from ...engine.searches import SearchOptions
+from ...translating.generation_options import LM_FLAGS
 from .generator import SingleHypothesisMethod
 from .guesses import Guesses
 from .lookahead import decode_in_windows
@@ -15,6 +16,7 @@ class Greedy(SingleHypothesisMethod):
 
     accepts_blocks = False
     verifies_drafts = True
+    honours = SingleHypothesisMethod.honours | LM_FLAGS
 
     def search_options(self) -> SearchOptions:
         return SearchOptions("blocks", {})

@@ -186,14 +186,15 @@ Owned<Network> network(const std::vector<std::pair<py::dict, py::dict>> &layers,
       layer.self_qkv = collect.linear(linears, "self_qkv", dim, 3 * dim);
       layer.self_out = collect.linear(linears, "self_out", dim, dim);
     }
-    if (tokens_per_step) {
+    if (linears.contains("cross_query")) {
+      require(tokens_per_step, "cross_query: only in decoders");
       layer.cross_query = collect.linear(linears, "cross_query", dim, dim);
       layer.cross_out = collect.linear(linears, "cross_out", dim, dim);
     }
     layer.fc1 = collect.linear(linears, "fc1", dim, model.hidden);
     layer.fc2 = collect.linear(linears, "fc2", model.hidden, dim);
     layer.self_norm = collect.norm(norms, "self_norm", dim);
-    if (tokens_per_step) layer.cross_norm = collect.norm(norms, "cross_norm", dim);
+    if (layer.cross_query.outputs) layer.cross_norm = collect.norm(norms, "cross_norm", dim);
     layer.final_norm = collect.norm(norms, "final_norm", dim);
     layer.self_out_norm = collect.optional_norm(norms, "self_out_norm", dim);
     layer.fc1_norm = collect.optional_norm(norms, "fc1_norm", model.hidden);
@@ -203,6 +204,9 @@ Owned<Network> network(const std::vector<std::pair<py::dict, py::dict>> &layers,
     require(made_layers->empty() || bool(layer.recurrence.outputs) ==
                                         bool((*made_layers)[0].recurrence.outputs),
             "recurrence: must be in all layers or in none");
+    require(made_layers->empty() || layer.cross_query.outputs ==
+                                        (*made_layers)[0].cross_query.outputs,
+            "cross_query: must be in all layers or in none");
     made_layers->push_back(layer);
   }
   model.layers = made_layers->data();
@@ -269,10 +273,10 @@ Owned<SequentialHeads> sequential_heads(const py::dict &linears, const py::dict 
 }
 
 std::shared_ptr<Model> prepared_model(
-    const PackedLinear &cross, const Owned<Network> &decoder, const PackedLinear &output,
-    bool rounds_keys, std::optional<Owned<Network>> encoder, std::optional<Owned<Heads>> p1,
-    std::optional<Owned<Heads>> heads, std::optional<Owned<SequentialHeads>> sequential,
-    std::optional<PackedLinear> proposals) {
+    const Owned<Network> &decoder, const PackedLinear &output, bool rounds_keys,
+    std::optional<PackedLinear> cross, std::optional<Owned<Network>> encoder,
+    std::optional<Owned<Heads>> p1, std::optional<Owned<Heads>> heads,
+    std::optional<Owned<SequentialHeads>> sequential, std::optional<PackedLinear> proposals) {
   auto model = std::make_shared<Model>();
   Collector collect(model->owners);
   const Network &own = decoder.part;
@@ -281,17 +285,18 @@ std::shared_ptr<Model> prepared_model(
   collect.take(decoder);
   if (encoder) {
     require(encoder->part.tokens_per_step == 0, "encoder: is the network of a decoder");
-    require(encoder->part.dim == cross.part.inputs,
+    require(cross && encoder->part.dim == cross->part.inputs,
             "cross: the inputs do not match the encoder");
     model->encoder = encoder->part;
     collect.take(*encoder);
   }
-  require(cross.part.outputs == own.n_layers * 2 * own.dim,
+  require((cross ? cross->part.outputs : 0) ==
+              (own.layers[0].cross_query.outputs ? own.n_layers * 2 * own.dim : 0),
           "cross: has another number of outputs");
   require(output.part.inputs == own.dim, "output: has another number of inputs");
   require(output.part.outputs <= own.n_types, "output: more outputs than embeddings");
-  model->cross = cross.part, model->output = output.part;
-  collect.take(cross);
+  model->output = output.part;
+  if (cross) model->cross = collect.take(*cross);
   collect.take(output);
   model->rounds_keys = rounds_keys;
   if (p1) {
@@ -352,8 +357,9 @@ inline void bind_models(py::module_ &module) {
            py::arg("head_dim"), py::arg("activation"), py::arg("embed"), py::arg("embed_scale"),
            py::arg("layer"));
   py::class_<Model, std::shared_ptr<Model>>(module, "Model")
-      .def(py::init(&prepared_model), py::arg("cross"), py::arg("decoder"), py::arg("output"),
-           py::arg("rounds_keys"), py::arg("encoder") = py::none(), py::arg("p1") = py::none(),
+      .def(py::init(&prepared_model), py::arg("decoder"), py::arg("output"),
+           py::arg("rounds_keys"), py::arg("cross") = py::none(),
+           py::arg("encoder") = py::none(), py::arg("p1") = py::none(),
            py::arg("heads") = py::none(), py::arg("sequential") = py::none(),
            py::arg("proposals") = py::none())
       .def_property_readonly("aligns", &Model::aligns);

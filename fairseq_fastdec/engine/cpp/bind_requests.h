@@ -86,7 +86,7 @@ class RequestReader {
                                                    [](const auto &model) { return model->aligns(); }),
             "return_attention: a model does not align");
     const bool has_encoders = std::all_of(models.begin(), models.end(), [](const auto &model) {
-      return model->has_encoder();
+      return model->has_encoder() || model->is_language_model();
     });
     require(has_encoders == !given.states,
             "sources: need states if, and only if, a model has no encoder");
@@ -141,9 +141,11 @@ class RequestReader {
 
   void read_states(const EncoderStates &given, bool return_attention,
                    std::vector<Request> &requests) const {
-    require(given.size() == models.size(), "states: need those of each model");
+    const int64_t n_lms = models.back()->is_language_model();
+    require(int64_t(given.size()) == int64_t(models.size()) - n_lms,
+            "states: need those of each model");
     const int64_t n = int64_t(requests.size());
-    for (size_t member = 0; member < models.size(); ++member) {
+    for (size_t member = 0; member < given.size(); ++member) {
       const auto &[states, lengths] = given[member];
       const int64_t dim = models[member]->cross.inputs;
       require(states.ndim() == 3 && states.shape(0) == n && states.shape(2) == dim,

@@ -114,9 +114,18 @@ Options options_of(const py::kwargs &given) {
 
 using GivenModels = std::vector<std::shared_ptr<Model>>;
 
-// Checks that the models of a search and the rules are consistent.
-Models checked_models(const GivenModels &models, const Rules &rules, int64_t tokens_per_step) {
-  require(!models.empty(), "models: need at least one");
+// The models of a search, without a language model that has no weight. Checks that they and the rules
+// are consistent.
+Models checked_models(const GivenModels &given, const Rules &rules, int64_t tokens_per_step) {
+  Models models(given.begin(), given.end());
+  const auto ends_with_lm = [&] { return !models.empty() && models.back()->is_language_model(); };
+  if (ends_with_lm() && rules.lm_weight == 0) models.pop_back();
+  const bool has_lm = ends_with_lm();
+  require(has_lm == (rules.lm_weight != 0), "lm_weight: needs a language model, the last model");
+  require(int64_t(models.size()) > has_lm, "models: need at least one that translates");
+  require(std::none_of(models.begin(), models.end() - has_lm,
+                       [](const auto &model) { return model->is_language_model(); }),
+          "models: have more than one language model");
   const int64_t n_types = models[0]->output.outputs;
   for (const auto &model : models)
     require(model->output.outputs == n_types &&
@@ -127,7 +136,7 @@ Models checked_models(const GivenModels &models, const Rules &rules, int64_t tok
           "rules: a special type is not in the vocabulary");
   for (int64_t token : rules.never)
     require(is_within(token, n_types), "rules: a type is not in the vocabulary");
-  return Models(models.begin(), models.end());
+  return models;
 }
 
 void check(const GuessOptions &guesses, const Models &models) {
@@ -301,14 +310,14 @@ inline void bind_searches(py::module_ &module) {
   module.attr("ALL_STEPS") = std::numeric_limits<int64_t>::max();
   py::class_<Rules>(module, "Rules")
       .def(py::init([](int64_t eos, int64_t pad, int64_t unk, std::vector<int64_t> never,
-                       float unk_penalty, float temperature, double lenpen, int64_t min_len,
-                       int64_t no_repeat_ngram) {
-             return Rules{eos,         pad,         unk,     std::move(never),
-                          unk_penalty, temperature, lenpen, min_len, no_repeat_ngram};
+                       float unk_penalty, float temperature, float lm_weight, double lenpen,
+                       int64_t min_len, int64_t no_repeat_ngram) {
+             return Rules{eos,         pad,       unk,    std::move(never), unk_penalty,
+                          temperature, lm_weight, lenpen, min_len,          no_repeat_ngram};
            }),
            py::arg("eos"), py::arg("pad"), py::arg("unk"), py::arg("never"),
-           py::arg("unk_penalty"), py::arg("temperature"), py::arg("lenpen"), py::arg("min_len"),
-           py::arg("no_repeat_ngram"));
+           py::arg("unk_penalty"), py::arg("temperature"), py::arg("lm_weight"),
+           py::arg("lenpen"), py::arg("min_len"), py::arg("no_repeat_ngram"));
   py::class_<Counts>(module, "Counts")
       .def_readonly("encoder_invocations", &Counts::encoder_invocations)
       .def_readonly("decoder_invocations", &Counts::decoder_invocations)

@@ -57,7 +57,7 @@ void KeyValueCache::reserve(int64_t n, int64_t length, const std::vector<int64_t
   cache.data = memory.reserve(n_bytes);
   // Resident from now on, so that the memory of a service does not depend on the slots in which long
   // sentences have been.
-  std::memset(cache.data, 0, size_t(std::max<int64_t>(n_bytes, 0)));
+  if (n_bytes > 0) std::memset(cache.data, 0, size_t(n_bytes));
   if (is_empty) return;
   const int64_t token = head_dim * bytes_of_number();
   for (int64_t part = 0; part < n_parts(); ++part)
@@ -142,6 +142,9 @@ void Decoder::add(const std::vector<const Request *> &sentences) {
     }
     keep_sources(member, sources, slots);
   }
+  // The sources of a language model are empty.
+  if (has_language_model())
+    keep_sources(n_models(), {{}, std::vector<int64_t>(slots.size(), 0)}, slots);
   for (int64_t slot : slots) {
     past.push_back(0);
     row_slots.push_back(free_slot());
@@ -242,7 +245,7 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins, in
     longest = std::max(longest, past[row] + begins[number + 1] - begins[number]);
   }
   reserve_rows(longest);
-  for (int64_t number = 0; number < n_models(); ++number) {
+  for (int64_t number = 0; number < int64_t(members.size()); ++number) {
     Member &member = members[number];
     Step &task = member.step;
     task.n_threads = own_threads, task.rows = member.rows.cache;
@@ -251,7 +254,7 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins, in
     task.begins = begins.data(), task.tokens = tokens;
     task.features = member.features.reserve(task.n() * task.network.dim);
     task.attention = nullptr;
-    if (records_attention) {
+    if (records_attention && number < n_models()) {
       const std::vector<int64_t> &lengths = member.source_lengths;
       task.attention_width = *std::max_element(lengths.begin(), lengths.end());
       const int64_t of_token = task.network.aligned_heads * task.attention_width;
@@ -266,8 +269,8 @@ void Decoder::append_attention(int64_t row, int64_t token, std::vector<float> &t
   const size_t first = to.size();
   to.resize(first + length, 0);
   float *const own = to.data() + first;
-  for (const Member &member : members) {
-    const Step &step = member.step;
+  for (int64_t number = 0; number < n_models(); ++number) {
+    const Step &step = members[number].step;
     const int64_t n_heads = step.network.aligned_heads;
     const float share = 1.0f / float(n_heads * n_models());
     const float *from = step.attention + token * n_heads * step.attention_width;

@@ -56,7 +56,10 @@ class Decoder {
   explicit Decoder(Models models);
 
   int64_t n_rows() const { return int64_t(past.size()); }
-  int64_t n_models() const { return int64_t(members.size()); }
+  // The number of models that translate.
+  int64_t n_models() const { return int64_t(members.size()) - has_language_model(); }
+  // Whether a language model, number n_models(), reads the rows too.
+  bool has_language_model() const { return models.back()->is_language_model(); }
   const Model &model(int64_t member) const { return *models[member]; }
   int64_t n_threads() const { return own_threads; }
   void set_threads(int64_t n) { own_threads = n; }

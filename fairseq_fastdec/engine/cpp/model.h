@@ -12,7 +12,8 @@ namespace fastdec {
 // Weights are immutable. Fields of tasks other than weights are zero here.
 struct Model {
   Network encoder = {};  // has no layers if sources are given as encoder states
-  Linear cross = {};   // from encoder states to the keys and values of all layers
+  // From encoder states to the keys and values of all layers; a language model has no outputs here.
+  Linear cross = {};
   Network decoder = {};
   Linear output = {};  // the output layer of p_1, to the logits of all target types
   Heads p1 = {};       // before the output layer; has no heads if p_1 is the identity
@@ -26,15 +27,19 @@ struct Model {
 
   std::vector<std::shared_ptr<const void>> owners;  // of the memory of all pointers
 
-  // Whether steps can record the attention that aligns targets with sources.
-  bool aligns() const { return decoder.tokens_per_step == 1 && decoder.aligned_layer >= 0; }
+  bool is_language_model() const { return !cross.outputs; }
+  // Whether steps can record the attention that aligns targets with sources; language models have
+  // none to record.
+  bool aligns() const {
+    return is_language_model() || (decoder.tokens_per_step == 1 && decoder.aligned_layer >= 0);
+  }
   bool has_encoder() const { return encoder.n_layers > 0; }
   bool has_heads() const { return heads.n_heads > 0; }
   bool has_sequential() const { return sequential.begin.outputs > 0; }
   bool proposes() const { return has_heads() || has_sequential(); }
 };
 
-// The models of an ensemble.
+// The models of an ensemble; the last one may be a language model.
 using Models = std::vector<std::shared_ptr<const Model>>;
 
 }  // namespace fastdec

@@ -97,7 +97,7 @@ void Chooser::rank(Decoder &decoder, int64_t n, const Limits &limits, const Aske
                    const BeamRows *beams) {
   scores.reserve(n * n_ranked), tokens.reserve(n * n_ranked);
   forbid(limits, 0, n);
-  if (decoder.n_models() == 1 && n_best <= MOST_AT_ONCE) {
+  if (decoder.n_models() == 1 && !decoder.has_language_model() && n_best <= MOST_AT_ONCE) {
     const float *const states = states_of(decoder, 0, 0, n);
     choices.clear();
     for (const StateGroup &group : limits.groups) {
@@ -163,11 +163,13 @@ const float *Chooser::states_of(Decoder &decoder, int64_t member, int64_t first,
 
 void Chooser::run_from_logits(Decoder &decoder, const Outputs &layers, int64_t first, TopK &task) {
   std::vector<Product> products = products_with(layers, task.n, decoder.n_threads(), logits);
-  for (int64_t member = 0; member < decoder.n_models(); ++member) {
+  for (int64_t member = 0; member < int64_t(products.size()); ++member) {
     products[member].x = states_of(decoder, member, first, task.n);
-    run(products[member], scratch, rules.temperature);
+    // As in fairseq, the language model's logits are not divided.
+    run(products[member], scratch, member < decoder.n_models() ? rules.temperature : 1);
   }
   task.products = products.data(), task.n_members = decoder.n_models();
+  task.lm_weight = decoder.has_language_model() ? rules.lm_weight : 0;
   task.n_threads = decoder.n_threads();
   run(task, scratch);
 }

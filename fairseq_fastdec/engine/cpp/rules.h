@@ -15,6 +15,7 @@ struct Rules {
   int64_t eos = 0, pad = 0, unk = 0;
   std::vector<int64_t> never;  // types that are never generated, including padding
   float unk_penalty = 0, temperature = 1;
+  float lm_weight = 0;  // of a language model's log-probabilities; 0 without one
   double lenpen = 1;  // 0 with --unnormalized
   int64_t min_len = 1;
   int64_t no_repeat_ngram = 0;  // the size of n-grams that must not repeat; 0: no such rule
@@ -139,7 +140,8 @@ struct Extensions {
 constexpr int64_t MOST_DISTRIBUTIONS = 128;
 
 // Chooses the best tokens of p_1. For one model, output layer and choice are one pass, unless many
-// tokens are wanted; for an ensemble, tokens are chosen by the mean of the models' probabilities.
+// tokens are wanted; for an ensemble, tokens are chosen by the mean of the models' probabilities. To
+// its logarithm, that of a language model's probability is added, weighted.
 class Chooser {
  public:
   Chooser(const Rules &rules, const OutputLayers &outputs, int64_t n_best)

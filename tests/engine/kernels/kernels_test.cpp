@@ -287,9 +287,11 @@ void prepare(Choice &task, int64_t n_types, int64_t n_best, Chosen &to) {
 }
 
 // Checks a choice against a sort of the tokens' mean probabilities.
-//   logits: of each network, [N_STATES, n_types]
-void check_choice(const std::vector<std::vector<float>> &logits, int64_t n_types, int64_t n_best,
-                  const Chosen &chosen, const char *what) {
+//   logits: of each network, [N_STATES, n_types]; with a weight, the last one is a language model
+void check_choice(std::vector<std::vector<float>> logits, int64_t n_types, int64_t n_best,
+                  const Chosen &chosen, const char *what, float lm_weight = 0) {
+  std::vector<float> of_lm(N_STATES * n_types);
+  if (lm_weight) of_lm.swap(logits.back()), logits.pop_back();
   for (int64_t state = 0; state < N_STATES; ++state) {
     std::vector<double> probabilities(n_types, 0);
     for (const std::vector<float> &of_model : logits) {
@@ -299,13 +301,18 @@ void check_choice(const std::vector<std::vector<float>> &logits, int64_t n_types
       for (int64_t token = 0; token < n_types; ++token)
         probabilities[token] += std::exp(double(own[token])) / sum / double(logits.size());
     }
+    double lm_sum = 0;
+    for (int64_t token = 0; token < n_types; ++token)
+      lm_sum += std::exp(double(of_lm[state * n_types + token]));
     std::vector<std::pair<double, int64_t>> expected;
     double asked[N_ASKED];
     std::fill_n(asked, N_ASKED, -INFINITY);
     for (int64_t token = 0; token < n_types; ++token) {
       const bool is_possible = token != NEVER && !(token == EOS && NO_END[state]);
       if (!is_possible || (token != EOS && ONLY_END[state])) continue;
-      const double score = std::log(probabilities[token]) - (token == PENALIZED ? PENALTY : 0);
+      const double added = lm_weight * (of_lm[state * n_types + token] - std::log(lm_sum));
+      const double score =
+          std::log(probabilities[token]) + added - (token == PENALIZED ? PENALTY : 0);
       expected.push_back({score, token});
       for (int64_t number = 0; number < N_ASKED; ++number)
         if (token == ASKED[state][number]) asked[number] = score;
@@ -356,26 +363,27 @@ void test_best_tokens(int64_t n_types, int64_t n_best, int64_t n_threads) {
 }
 
 template <typename Vec>
-void test_top_k(int64_t n_types, int64_t n_best, int64_t n_members) {
+void test_top_k(int64_t n_types, int64_t n_best, int64_t n_members, float lm_weight) {
+  const int64_t n_networks = n_members + (lm_weight != 0);
   std::vector<std::vector<float>> logits;
-  for (int64_t member = 0; member < n_members; ++member)
+  for (int64_t member = 0; member < n_networks; ++member)
     logits.push_back(random_floats(N_STATES * n_types, -5, 5));
   Chosen chosen;
   TopK task = {};
   prepare(task, n_types, n_best, chosen);
-  task.n_members = n_members;
+  task.n_members = n_members, task.lm_weight = lm_weight;
   std::vector<std::vector<float>> changed;
   const auto rank = [&] {
     changed = logits;
-    std::vector<Product> products(n_members);
-    for (int64_t member = 0; member < n_members; ++member)
+    std::vector<Product> products(n_networks);
+    for (int64_t member = 0; member < n_networks; ++member)
       products[member].y = changed[member].data();
     std::vector<float> scratch(top_k_scratch_size(task));
     task.products = products.data(), task.scratch = scratch.data();
     top_k<Vec>(task, {0, 1});
   };
   rank();
-  check_choice(logits, n_types, n_best, chosen, "top_k");
+  check_choice(logits, n_types, n_best, chosen, "top_k", lm_weight);
 
   // Beams of two rows: tokens may be missing, but not the best ones of a beam.
   const std::vector<int64_t> beams = {0, 0, 1, 1};
@@ -478,7 +486,8 @@ std::vector<double> test_all() {
   for (const auto &[n_types, n_best] : sizes)
     for (int64_t n : {1, 2}) {
       test_best_tokens<Vec>(n_types, n_best, n);
-      test_top_k<Vec>(n_types, n_best, n);
+      for (float lm_weight : {0.0f, 0.7f, -0.4f})
+        test_top_k<Vec>(n_types, n_best, n, lm_weight);
     }
   return checked;
 }

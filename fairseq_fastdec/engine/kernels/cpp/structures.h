@@ -259,10 +259,12 @@ inline bool prolong_chains(const ProposalChains &task, const Choice &best, int64
   return !(task.confidence > 0) || chances >= double(task.confidence) * double(best.n);
 }
 
-// A choice by the mean of several models' probabilities.
+// A choice by the mean of several models' probabilities, whose logarithm a language model adds to.
 struct TopK : Choice {
-  const Product *products;  // [n_members], done; the rules are applied to their y
+  // [n_members], done; the rules are applied to their y. A language model's product follows.
+  const Product *products;
   int64_t n_members;
+  float lm_weight;  // of the language model's log-probabilities; 0: there is none
   // [n], the beam of each state, ascending; null: each state is a beam. Tokens that are not among
   // the n_of_beam best extensions of their beam may be missing.
   const int64_t *beams;

@@ -1,4 +1,5 @@
-// Ranks the tokens of each state by the mean of several models' probabilities.
+// Ranks the tokens of each state by the mean of several models' probabilities, and by those of a
+// language model.
 
 #pragma once
 
@@ -76,6 +77,13 @@ INLINE float log_mean(const TopK &task, const RankMemory &own, int64_t state, in
   return most + (std::log(sum) - std::log(float(task.n_members)));
 }
 
+// The score of an output, after look_at_members.
+INLINE float score_of(const TopK &task, const RankMemory &own, int64_t state, int64_t output,
+                      float most) {
+  const float score = log_mean(task, own, state, output, most);
+  return task.lm_weight ? score + logits_of(task, task.n_members, state)[output] : score;
+}
+
 // Writes the greatest log-probabilities [count] of the outputs from `first` on; there has to be room
 // for whole vectors.
 template <typename Vec>
@@ -91,6 +99,25 @@ INLINE void put_greatest(const TopK &task, const RankMemory &own, int64_t state,
     }
     store(most, to + i);
   }
+}
+
+// Replaces the logits of the language model at a state by its weighted log-probabilities, which it
+// adds to the bounds. Returns false if it gives no token a probability.
+template <typename Vec>
+INLINE bool look_at_language_model(const TopK &task, const RankMemory &own, int64_t state) {
+  float *const logits = logits_of(task, task.n_members, state);
+  const int64_t n_chunks = chunks_of(task);
+  const auto largest_in = [&](int64_t chunk) {
+    return largest_of<Vec>(logits + chunk * CHUNK_LOGITS, size_of_chunk(task, chunk));
+  };
+  for (int64_t chunk = 0; chunk < n_chunks; ++chunk)
+    take_chunk<Vec>(own.chunks, chunk, logits + chunk * CHUNK_LOGITS, size_of_chunk(task, chunk),
+                    largest_in(chunk));
+  const Normalizer normalizer = normalizer_of<Vec>(own.chunks);
+  for (int64_t i = 0; i < task.outputs; ++i)
+    logits[i] = task.lm_weight * normalizer.log_prob(logits[i]);
+  for (int64_t chunk = 0; chunk < n_chunks; ++chunk) own.bounds[chunk] += largest_in(chunk);
+  return !std::isnan(normalizer.largest);
 }
 
 // Applies the rules to all members' logits at a state, and prepares their normalisers and bounds.
@@ -122,27 +149,32 @@ INLINE bool look_at_members(const TopK &task, const RankMemory &own, int64_t sta
     for (int64_t chunk = 0; chunk < n_chunks; ++chunk)
       own.bounds[chunk] = std::max(own.bounds[chunk], normalizer.log_prob(own.possible[chunk]));
   }
+  if (task.lm_weight) has_scores &= look_at_language_model<Vec>(task, own, state);
   return has_scores;
 }
 
 template <typename Vec>
 INLINE void scan_outputs(const TopK &task, const RankMemory &own, int64_t state,
                          BestCandidates &best) {
-  float most[CHUNK_LOGITS];
+  float most[CHUNK_LOGITS], most_with_lm[CHUNK_LOGITS];
+  const float *const added =
+      task.lm_weight ? logits_of(task, task.n_members, state) : nullptr;
+  const float *const bounds = added ? most_with_lm : most;
   for (int64_t chunk = 0; chunk < chunks_of(task); ++chunk) {
     const float bound = own.bounds[chunk];
     if (!(bound > -INFINITY && bound >= best.least)) continue;
     const int64_t first = chunk * CHUNK_LOGITS, count = size_of_chunk(task, chunk);
     put_greatest<Vec>(task, own, state, first, count, most);
+    for (int64_t i = 0; added && i < count; ++i) most_with_lm[i] = most[i] + added[first + i];
     for (int64_t i = 0; i < count; ++i) {
-      if (!(most[i] > -INFINITY && most[i] >= best.least)) continue;
-      const float score = log_mean(task, own, state, first + i, most[i]);
+      if (!(bounds[i] > -INFINITY && bounds[i] >= best.least)) continue;
+      const float score = score_of(task, own, state, first + i, most[i]);
       if (score >= best.least) best.add({score, int32_t(first + i)});
     }
   }
 }
 
-// Replaces the first member's logits at a state by the logarithms of the mean probabilities.
+// Replaces the first member's logits at a state by the scores of the outputs.
 template <typename Vec>
 INLINE void write_log_probs(const TopK &task, const RankMemory &own, int64_t state,
                             bool has_scores, float end_score) {
@@ -157,7 +189,7 @@ INLINE void write_log_probs(const TopK &task, const RankMemory &own, int64_t sta
     const int64_t first = chunk * CHUNK_LOGITS, count = size_of_chunk(task, chunk);
     put_greatest<Vec>(task, own, state, first, count, most);
     for (int64_t i = 0; i < count; ++i)
-      to[first + i] = log_mean(task, own, state, first + i, most[i]);
+      to[first + i] = score_of(task, own, state, first + i, most[i]);
   }
 }
 
@@ -165,19 +197,19 @@ INLINE void write_log_probs(const TopK &task, const RankMemory &own, int64_t sta
 template <typename Vec>
 INLINE void rank(const TopK &task, const RankMemory &own, int64_t state, BestCandidates &best) {
   const bool has_scores = look_at_members<Vec>(task, own, state);
-  const auto score_of = [&](int64_t output) {
+  const auto score_at = [&](int64_t output) {
     if (!has_scores || output < 0) return -INFINITY;
     float most[width<Vec>()];
     put_greatest<Vec>(task, own, state, output, 1, most);
-    return log_mean(task, own, state, output, most[0]);
+    return score_of(task, own, state, output, most[0]);
   };
   if (task.all_log_probs)
-    return write_log_probs<Vec>(task, own, state, has_scores, score_of(task.eos));
+    return write_log_probs<Vec>(task, own, state, has_scores, score_at(task.eos));
   if (has_scores && !has_to_end(task, state)) scan_outputs<Vec>(task, own, state, best);
-  write(task, state, best, score_of(task.eos));
+  write(task, state, best, score_at(task.eos));
   for (int64_t number = 0; number < task.n_asked; ++number) {
     const int64_t output = output_of(task, task.asked[state * task.n_asked + number]);
-    write_asked(task, state, number, output, score_of(output));
+    write_asked(task, state, number, output, score_at(output));
   }
 }
 
