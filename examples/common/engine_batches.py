@@ -17,7 +17,7 @@ class EngineBatches:
     def __call__(self, batch: list[SentenceJob]) -> list[str]:
         recipe, search = self._recipe, self._recipe.search
         for number, job in enumerate(batch):
-            recipe.admit(search, number, job.tokens)
+            recipe.admit(search, number, job.sentence)
         search.advance(loading.library().ALL_STEPS, self._n_threads)
         texts = [""] * len(batch)
         for result in results_of(search.finished()):

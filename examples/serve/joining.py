@@ -111,7 +111,7 @@ def ctranslate2_batches(
 
     def decode(batch: list[SentenceJob]) -> list[str]:
         # CTranslate2 adds the end mark.
-        sources = [codec.words(codec.source, job.tokens.tolist()).split() for job in batch]
+        sources = [codec.words(codec.source, job.sentence.tokens.tolist()).split() for job in batch]
         found = model.translate_batch(sources, beam_size=args.beam or 1, max_decoding_length=200)
         return [codec.text(" ".join(result.hypotheses[0])) for result in found]
 

@@ -65,7 +65,8 @@ class OneByOne:
     def _of(self, text: str) -> str:
         codec = self._bundle.codec
         # CTranslate2 adds the end mark.
-        words = codec.words(codec.source, self._bundle.job(text, {}).tokens.tolist()).split()
+        tokens = self._bundle.job(text, {}).sentence.tokens
+        words = codec.words(codec.source, tokens.tolist()).split()
         (found,) = self._model.translate_batch(
             [words], beam_size=self._beam, max_decoding_length=200
         )

@@ -15,7 +15,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from ..decoding import DecodingGenerator
 from ..engine.kernels import loading
 from ..engine.rules import SearchRules
-from ..engine.searches import NO_RESTRICTIONS, Recipe
+from ..engine.searches import NO_RESTRICTIONS, Recipe, SourceSentence
 from ..processes.cores import TURNS
 from ..translating.alignments import kind_of
 from ..translating.generation_options import COUNT, shown
@@ -209,8 +209,8 @@ class CheckpointTranslator(Translator):
         problem = problem_of(restrictions, recipe, len(start.source))
         if problem is not None:
             return problem
-        given = (recipe, start.source, request.nbest, written, drafted, kind is not None)
-        return SentenceJob(*given, restrictions)
+        given = SourceSentence(start.source, drafted, kind is not None, restrictions)
+        return SentenceJob(recipe, given, request.nbest, written)
 
     def _several(
         self,

@@ -88,6 +88,22 @@ class SearchOptions(NamedTuple):
         return self.options.get("beam", 1)
 
 
+class SourceSentence(NamedTuple):
+    """What a sentence brings to a search.
+
+    Attributes:
+        tokens: the source tokens, int64 ``[n]`` with EOS.
+        draft: tokens of earlier translations, int64 ``[D]``; ``None`` without drafts.
+        return_attention: whether the outputs need their attention; only if :attr:`Recipe.aligns`.
+        restrictions: what the output has to contain, and what it may not.
+    """
+
+    tokens: np.ndarray
+    draft: Optional[np.ndarray] = None
+    return_attention: bool = False
+    restrictions: Restrictions = NO_RESTRICTIONS
+
+
 class Output(NamedTuple):
     """A hypothesis.
 
@@ -233,24 +249,11 @@ class Recipe:
         """Return True if drafts can be verified without changing the output."""
         return self.search.verifies_drafts
 
-    def admit(
-        self,
-        search: Any,
-        number: int,
-        tokens: np.ndarray,
-        draft: Optional[np.ndarray] = None,
-        return_attention: bool = False,
-        restrictions: Restrictions = NO_RESTRICTIONS,
-        **service: Any,
-    ) -> bool:
+    def admit(self, search: Any, number: int, sentence: SourceSentence, **service: Any) -> bool:
         """Add a sentence to a search, or with the arguments of a service to its queue.
 
         Args:
             number: the id of the result.
-            tokens: the source tokens, int64 ``[n]`` with EOS.
-            draft: tokens of earlier translations, int64 ``[D]``.
-            return_attention: whether the outputs need their attention; only if :attr:`aligns`.
-            restrictions: what the output has to contain, and what it may not.
             service: ``service``, ``mailbox`` and ``most_waiting``.
 
         Returns:
@@ -260,9 +263,10 @@ class Recipe:
             IndexError: for tokens that are not in the dictionary.
             ValueError: if --min-len exceeds the maximum length.
         """
-        limits, sources = self.rules.limits([len(tokens)], [len(self.prefix)]), tokens[None]
+        sources = sentence.tokens[None]
+        limits = self.rules.limits([sources.size], [len(self.prefix)])
         types = None if self.shortlist is None else self.shortlist.types_of(sources, self._forced)
-        constraints, forbidden = ([own] if own else None for own in restrictions)
+        constraints, forbidden = ([own] if own else None for own in sentence.restrictions)
         if constraints:
             types = with_phrases(types, constraints)
         return search.admit(
@@ -273,22 +277,15 @@ class Recipe:
             sources,
             prefix=self._forced,
             types=types,
-            drafts=None if draft is None else [draft],
-            return_attention=return_attention,
+            drafts=None if sentence.draft is None else [sentence.draft],
+            return_attention=sentence.return_attention,
             constraints=constraints,
             forbidden=forbidden,
             **service,
         )
 
-    def decoded(
-        self,
-        tokens: np.ndarray,
-        n_threads: int,
-        draft: Optional[np.ndarray] = None,
-        return_attention: bool = False,
-        restrictions: Restrictions = NO_RESTRICTIONS,
-    ) -> list[Output]:
-        """Decode one sentence in the calling thread; see :meth:`admit`.
+    def decoded(self, sentence: SourceSentence, n_threads: int) -> list[Output]:
+        """Decode one sentence in the calling thread.
 
         Args:
             n_threads: the maximum number of the engine's threads to use.
@@ -300,7 +297,7 @@ class Recipe:
             search = self._idle.pop()
         except IndexError:
             search = self.new_search()
-        self.admit(search, 0, tokens, draft, return_attention, restrictions)
+        self.admit(search, 0, sentence)
         search.advance(loading.library().ALL_STEPS, n_threads)
         (result,) = results_of(search.finished())
         # Not reached after an error: such a search is not reused.

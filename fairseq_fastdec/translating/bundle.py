@@ -12,7 +12,7 @@ from ..data.model_files import PathLike
 from ..engine.kernels import loading
 from ..engine.kernels.parts import EnginePart
 from ..engine.rules import SearchRules
-from ..engine.searches import Recipe
+from ..engine.searches import Recipe, SourceSentence
 from .alignments import kind_of
 from .bundle_file import read
 from .bundle_options import search_of
@@ -151,8 +151,8 @@ class BundleTranslator(Translator):
         if kind is not None:
             places = self._places(numbers, len(request.around.before), recipe.rules.pad)
             written = partial(written, alignment=kind, places=places)
-        given = (recipe, tokens, n_best, written, drafted, kind is not None)
-        return SentenceJob(*given, restrictions)
+        source = SourceSentence(tokens, drafted, kind is not None, restrictions)
+        return SentenceJob(recipe, source, n_best, written)
 
     def _opened_memory(
         self, source: Optional[PathLike], target: Optional[PathLike]

@@ -16,10 +16,8 @@ from dataclasses import dataclass, fields
 from numbers import Real
 from typing import Any, NamedTuple, Optional, Union
 
-import numpy as np
-
 from ..engine.kernels import loading
-from ..engine.searches import NO_RESTRICTIONS, Output, Recipe, Restrictions, results_of
+from ..engine.searches import Output, Recipe, SourceSentence, results_of
 from ..processes import cores
 from .errors import QueueFull
 from .generation_options import COUNT, PLUS, ValidRange, shown
@@ -175,24 +173,17 @@ class Scheduler:
     def submit(
         self,
         recipe: Recipe,
-        tokens: np.ndarray,
+        sentence: SourceSentence,
         mailbox: Mailbox,
         done: Callback,
         is_bounded: bool = False,
-        draft: Optional[np.ndarray] = None,
-        return_attention: bool = False,
-        restrictions: Restrictions = NO_RESTRICTIONS,
     ) -> int:
         """Add a sentence to the queue.
 
         Args:
-            tokens: the source tokens, int64 ``[n]`` with EOS.
             mailbox: the mailbox of the calling thread.
             done: called by :meth:`Mailbox.receive` with the outputs, best first, or with an error.
             is_bounded: whether ``max_queue`` applies.
-            draft: tokens of earlier translations, int64 ``[D]``.
-            return_attention: whether the outputs need their attention.
-            restrictions: what the output has to contain, and what it may not.
 
         Returns:
             the number that :meth:`Mailbox.cancel` takes
@@ -210,10 +201,7 @@ class Scheduler:
         is_taken = recipe.admit(
             recipe.search,
             number,
-            tokens,
-            draft,
-            return_attention,
-            restrictions,
+            sentence,
             service=self._service,
             mailbox=mailbox.engine,
             most_waiting=loading.bounded(most),

@@ -65,7 +65,7 @@ def scoring_job(job: Any, target: str, codec: TextCodec) -> Any:
         recipe=recipe.scoring.of_target(recipe.bos, (*recipe.prefix, *tokens)),
         n_best=1,
         written=partial(score_or_details, job.written),
-        draft=None,
+        sentence=job.sentence._replace(draft=None),
     )
 
 

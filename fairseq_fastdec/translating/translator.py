@@ -11,10 +11,8 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, NamedTuple, Optional, Union
 
-import numpy as np
-
 from ..engine.kernels import loading
-from ..engine.searches import NO_RESTRICTIONS, Output, Recipe, Restrictions
+from ..engine.searches import NO_RESTRICTIONS, Output, Recipe, Restrictions, SourceSentence
 from ..processes import cores
 from .alignments import HARD, aligned
 from .languages import Languages
@@ -51,22 +49,16 @@ class SentenceJob(NamedTuple):
 
     Attributes:
         recipe: the search.
-        tokens: the source tokens, int64 ``[n]`` with EOS.
+        sentence: what it gets.
         n_best: the number of hypotheses to return.
         written: converts hypotheses to strings, or to :class:`Translation` objects if its second
             argument is true.
-        draft: tokens of earlier translations, int64 ``[D]``; ``None`` without drafts.
-        return_attention: whether the hypotheses need their attention, for alignments.
-        restrictions: what the translation has to contain, and what it may not.
     """
 
     recipe: Recipe
-    tokens: np.ndarray
+    sentence: SourceSentence
     n_best: int
     written: Callable[[Sequence[Output], bool], list[Any]]
-    draft: Optional[np.ndarray] = None
-    return_attention: bool = False
-    restrictions: Restrictions = NO_RESTRICTIONS
 
 
 class Translator(ABC):
@@ -345,8 +337,7 @@ class Translator(ABC):
     def _decoded_alone(self, job: SentenceJob, details: bool) -> Found:
         """Decode a sentence in this thread."""
         with cores.TURNS:
-            given = (job.draft, job.return_attention, job.restrictions)
-            outcome = job.recipe.decoded(job.tokens, self.n_threads(), *given)
+            outcome = job.recipe.decoded(job.sentence, self.n_threads())
         return _found(job, outcome, details)
 
     def _check_glossary(self) -> None:
@@ -678,9 +669,7 @@ class Translator(ABC):
         is_bounded: bool = False,
     ) -> int:
         """See :meth:`.scheduler.Scheduler.submit`."""
-        scheduler = self._started()
-        given = (job.recipe, job.tokens, mailbox, done, is_bounded)
-        return scheduler.submit(*given, job.draft, job.return_attention, job.restrictions)
+        return self._started().submit(job.recipe, job.sentence, mailbox, done, is_bounded)
 
 
 def check_verifies(recipe: Recipe) -> None:

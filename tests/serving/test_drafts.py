@@ -45,7 +45,7 @@ def test_a_translation_memory(translator, bundle, bundle_path, tmp_path):
     assert remembering.translate(lines) == expected
     for line, translation in zip(lines, expected):
         (found,) = {
-            tuple(own.job(line, options, None).draft)
+            tuple(own.job(line, options, None).sentence.draft)
             for own, options in (
                 (remembering, {}),
                 (translator, {name: str(path) for name, path in files.items()}),
@@ -53,8 +53,8 @@ def test_a_translation_memory(translator, bundle, bundle_path, tmp_path):
         }
         assert list(found) == translator.codec.draft([translation])
         # A draft of the caller comes first, and beams verify none.
-        assert list(remembering.job(line, {}, ["x"]).draft) != list(found)
-        assert remembering.job(line, {"beam": 3}).draft is None
+        assert list(remembering.job(line, {}, ["x"]).sentence.draft) != list(found)
+        assert remembering.job(line, {"beam": 3}).sentence.draft is None
     assert len(list(tmp_path.glob("old.de.memory-*"))) == 1
 
 

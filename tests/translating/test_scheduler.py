@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import fairseq_fastdec
 from fairseq_fastdec.engine.kernels.loading import library
+from fairseq_fastdec.engine.searches import SourceSentence
 from fairseq_fastdec.tools.export import export
 from fairseq_fastdec.translating.bundle import BundleTranslator
 from fairseq_fastdec.translating.bundle_file import read
@@ -42,7 +43,7 @@ def jobs(translator):
 
     def job(text, **options):
         own = translator.job(text, options)
-        return own.recipe, own.tokens
+        return own.recipe, own.sentence
 
     return job
 
@@ -54,8 +55,8 @@ class OwnScheduler(Scheduler):
         super().__init__(SchedulerOptions(**options))
         self.mailbox = Mailbox()
 
-    def submit(self, recipe, tokens, done=lambda found: None, **options):
-        return super().submit(recipe, tokens, self.mailbox, done, **options)
+    def submit(self, recipe, sentence, done=lambda found: None, **options):
+        return super().submit(recipe, sentence, self.mailbox, done, **options)
 
     def cancel(self, number):
         self.mailbox.cancel(number)
@@ -143,7 +144,9 @@ def test_drafts_change_no_output(scheduler, translator, jobs):
     drafts = [None, *outputs[:-1]]
     drafts[::3] = outputs[::3]
     for n, (text, draft) in enumerate(zip(texts, drafts)):
-        own.submit(*jobs(text), lambda found, n=n: done.append((n, found)), draft=draft)
+        recipe, sentence = jobs(text)
+        drafted = sentence._replace(draft=draft)
+        own.submit(recipe, drafted, lambda found, n=n: done.append((n, found)))
     own.receive_all()
     assert len(done) == len(texts)
     for n, found in done:
@@ -206,12 +209,12 @@ def test_cancelling(scheduler, jobs):
 
 
 def test_a_sentence_that_cannot_be_decoded(scheduler, jobs):
-    own, (recipe, tokens) = scheduler(), jobs("a b")
+    own, (recipe, sentence) = scheduler(), jobs("a b")
     with pytest.raises(IndexError, match="not in the dictionary"):
-        own.submit(recipe, np.array([10**6, 2]))
+        own.submit(recipe, SourceSentence(np.array([10**6, 2])))
     assert not own.mailbox and own.queued() == (0, 0)
     done = []
-    own.submit(recipe, tokens, done.append)
+    own.submit(recipe, sentence, done.append)
     own.receive_all()
     assert done[0][0].tokens.tolist()
 
@@ -266,7 +269,7 @@ def test_threads_that_cannot_start():
 def test_a_service_ends_while_its_thread_frees_a_model(translator, tmp_path):
     """The thread needs the GIL for that, and the end of the service waits for the thread."""
     export(translator, tmp_path / "model.fastdec")
-    content, tokens = read(tmp_path / "model.fastdec"), np.array([4, 5, 2])
+    content, sentence = read(tmp_path / "model.fastdec"), SourceSentence(np.array([4, 5, 2]))
 
     def run():
         service = library().Service(
@@ -277,7 +280,7 @@ def test_a_service_ends_while_its_thread_frees_a_model(translator, tmp_path):
         for number in range(5):
             own = BundleTranslator(content, {})._usual[0]
             given = dict(service=service, mailbox=mailbox, most_waiting=99)
-            own.admit(own.search, number, tokens, **given)
+            own.admit(own.search, number, sentence, **given)
             del own
             if number < 4:
                 os.read(mailbox.fileno(), 1)

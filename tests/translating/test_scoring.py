@@ -131,7 +131,7 @@ def test_a_batch_is_one_decoder_invocation(translators, kind):
     ]
     search = jobs[0].recipe.new_search()
     for number, job in enumerate(jobs):
-        job.recipe.admit(search, number, job.tokens)
+        job.recipe.admit(search, number, job.sentence)
     assert search.advance(1, 1) == 0
     assert search.counts.decoder_invocations == 1
     assert {id(job.recipe.search) for job in jobs} == {id(jobs[0].recipe.search)}
