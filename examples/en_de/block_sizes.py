@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Table 1 of Stern et al. (2018), with top-k acceptance and minimum blocks, on English-German text.
 
-    python examples/en_de/block_sizes.py                                  # some minutes
-    python examples/en_de/block_sizes.py --size medium --seeds 1 2 3      # a day on one core
+    python examples/en_de/block_sizes.py                                  # hours on one core
+    python examples/en_de/block_sizes.py --size medium --seeds 1 2 3      # days on one core
     python examples/en_de/block_sizes.py --block-sizes 4 --settings both  # one cell
 
 As in the paper, each cell has a model of its own: the pre-trained base with k new heads, trained
