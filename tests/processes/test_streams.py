@@ -93,9 +93,8 @@ def test_closed_streams_of_a_filter(bundle, source, tmp_path, closed):
 def test_what_is_printed_is_not_lost(words):
     code, out, told = ended(*words, closed=(1,))
     assert code == 2 and "stdout: is closed" in told and len(told.splitlines()) == 1
-    for stream in (0, 2):
-        code, out, told = ended(*words, closed=(stream,))
-        assert code == 0 and out
+    code, out, _ = ended(*words, closed=(0, 2))
+    assert code == 0 and out
 
 
 def test_no_file_becomes_a_closed_stream(bundle, source, tmp_path):
@@ -172,11 +171,14 @@ def commands(corpus, baseline, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_command_with_all_streams_closed(commands, name):
     words, written = commands[name]
-    done = after_import.run_ours(name, *words, closed=(0, 1, 2))
+    # fairseq is imported with closed streams by two of them: a command that writes, and one that
+    # prints.
+    imported = "torch" if name in ("generate", "train") else "torch, fairseq"
+    done = after_import.run_ours(name, *words, closed=(0, 1, 2), imported=imported)
     assert (done.stdout, done.stderr) == ("", "")
     if written is None:
         assert done.returncode == 2
-        done = after_import.run_ours(name, *words, closed=(1,))
+        done = after_import.run_ours(name, *words, closed=(1,), imported=imported)
         assert "stdout: is closed" in done.stderr and len(done.stderr.splitlines()) == 1
     else:
         assert done.returncode == 0 and written.stat().st_size

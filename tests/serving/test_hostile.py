@@ -29,14 +29,16 @@ PLACEHOLDERS += [f"%s {hostile.TEXTS[name][3:]}" for name in ("words", "spaces",
 MOST_UNITS = 12
 
 
-def least_time(work, clock=time.process_time):
-    """The processor time of a function: the least of three calls."""
-    times = []
-    for _ in range(3):
-        start = clock()
-        work()
-        times.append(clock() - start)
-    return min(times)
+def time_of(work):
+    """The processor time of a call."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def least_time(work):
+    """The least of three calls, which other processes disturb least."""
+    return min(time_of(work) for _ in range(3))
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +85,7 @@ BODIES = {
     **{f"document: {name}": (split_document, text) for name, text in hostile.DOCUMENTS.items()},
     **{f"document of {part}": (split_document, hostile.repeated(part)) for part in PARTS},
     **{f"tag with {part}": (split_document, "<p translate " + hostile.repeated(part) + ">")
-       for part in PARTS},
+       for part in PARTS if ">" not in part},  # which would end it
     **{f"form: {part}": (lambda body: asyncio.run(parse_form(body)), part.encode() * 200_000)
        for part in ("%", "%4", "%41", "+", "a=", "=", "&")[:-1]},
     **{f"JSON: {part}": (parse_json, b"[" + part.encode() * 200_000)
@@ -101,7 +103,7 @@ BODIES = {
 def test_time_is_linear(work, body, unit):
     """Four times the length takes about four times as long, not 16 times."""
     quarter = least_time(lambda: work(body[: len(body) // 4]))
-    assert least_time(lambda: work(body)) < 9 * quarter + unit
+    assert any(time_of(lambda: work(body)) < 9 * quarter + unit for _ in range(3))
 
 
 @pytest.fixture

@@ -73,12 +73,12 @@ def run_command(name, *arguments, **options) -> subprocess.CompletedProcess:
 def run_ours(*arguments, **options) -> subprocess.CompletedProcess:
     """Run ``python -m fairseq_fastdec``, with the options of :func:`run`.
 
-    The process has only imported torch, so the plugin imports fairseq as usual.
+    By default, the process has only imported torch, so the plugin imports fairseq as usual.
     """
     return run_module("fairseq_fastdec", *arguments, **options)
 
 
-def run_module(name, *arguments, **options) -> subprocess.CompletedProcess:
+def run_module(name, *arguments, imported="torch", **options) -> subprocess.CompletedProcess:
     """Run ``python -m`` with a package, as :func:`run_ours` does.
 
     It is found from any directory, as after an editable installation.
@@ -88,7 +88,7 @@ def run_module(name, *arguments, **options) -> subprocess.CompletedProcess:
         f"sys.orig_argv = ['python', '-m', {name!r}, *sys.argv[1:]];"
         f"runpy.run_module({name!r}, run_name='__main__')"
     )
-    return run(code, *arguments, imported="torch", **options)
+    return run(code, *arguments, imported=imported, **options)
 
 
 def run_script(path, *arguments, **options) -> subprocess.CompletedProcess:
