@@ -89,7 +89,7 @@ class SearchOptions(NamedTuple):
 
 
 class SourceSentence(NamedTuple):
-    """What a sentence brings to a search.
+    """The source of a sentence, and what the caller wants of its outputs.
 
     Attributes:
         tokens: the source tokens, int64 ``[n]`` with EOS.

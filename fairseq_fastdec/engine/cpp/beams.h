@@ -8,16 +8,13 @@
 #include <optional>
 #include <vector>
 
+#include "pruning.h"
 #include "sampling.h"
 
 namespace fastdec {
 
-struct BeamOptions {
+struct BeamOptions : Pruning {
   int64_t beam = 1;  // K, the maximum number of entries of a beam
-  // Delta (Yang et al. 2020, section 4): candidates that are worse than the best one by more than
-  // this are pruned.
-  double prune_threshold = INFINITY;
-  int64_t max_candidates = 1;  // M, the maximum number of candidates that continue the same entry
   // "fairseq": candidates that have ended are final at once, and others take their places; a sentence
   // is done with K of them. "paper": they stay on the beam until no unfinished candidate is better
   // (appendix A.1). "hf": as "fairseq", but better ones replace the worst of K, until the best
@@ -39,8 +36,8 @@ struct BeamOptions {
 
   template <typename Visit>
   void each(Visit &&visit) {
-    visit("beam", beam), visit("prune_threshold", prune_threshold);
-    visit("max_candidates", max_candidates), visit("finalize", finalize);
+    Pruning::each(visit);
+    visit("beam", beam), visit("finalize", finalize);
     visit("match_source_len", match_source_len), visit("counts_source_end", counts_source_end);
     visit("diverse_beam_groups", diverse_beam_groups);
     visit("diverse_beam_strength", diverse_beam_strength);

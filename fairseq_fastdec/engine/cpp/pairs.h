@@ -2,23 +2,22 @@
 
 #pragma once
 
+#include "pruning.h"
 #include "search.h"
 
 namespace fastdec {
 
-struct PairOptions {
+// The paper prunes nothing.
+struct PairOptions : Pruning {
   int64_t beam = 1;      // W = K, the maximum number of entries of a beam, and of hypotheses
-  // As in BeamOptions; the paper has neither.
-  double prune_threshold = INFINITY;
-  int64_t max_candidates = INT64_MAX;
   std::string token_order = "bidirectional";  // or "l2r" or "r2l", see orders/token_order.py
   int64_t right_bos = 0;  // the right token of the pair before the output
   int64_t eos = 0;        // the token that ends hypotheses; the rules' EOS ends decoding
 
   template <typename Visit>
   void each(Visit &&visit) {
-    visit("beam", beam), visit("prune_threshold", prune_threshold);
-    visit("max_candidates", max_candidates), visit("token_order", token_order);
+    Pruning::each(visit);
+    visit("beam", beam), visit("token_order", token_order);
     visit("right_bos", right_bos), visit("eos", eos);
   }
 };
