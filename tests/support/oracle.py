@@ -75,7 +75,7 @@ class OracleNetwork:
         for own, fed, count in zip(self._tokens, self._fed, n.tolist()):
             own += fed[:count]
 
-    def select(self, rows, is_subset=False):
+    def select(self, rows):
         self._sentences = [self._sentences[row] for row in rows.tolist()]
         self._tokens = [list(self._tokens[row]) for row in rows.tolist()]
 

@@ -53,7 +53,7 @@ def answers_of(oracle, monkeypatch):
         scores = torch.full((*features.shape[:-1], len(TASK.target_dictionary)), -20.0)
         return scores.scatter(-1, features, -0.1)
 
-    def select(network, rows, is_subset):
+    def select(network, rows):
         network.kept = [network.kept[row] for row in rows]
 
     for function in (step, encode, keep, log_probs, select):
