@@ -16,8 +16,10 @@ GLOSSARY = (
     "terms and their translations: a translation contains those of the terms in its sentence; "
     "a term without capital letters is found in any case"
 )
-# No white space at the beginning and the end.
-NOT_EMPTY = r"^\S(.*\S)?$"
+# No white space at the beginning and the end. Python strips more than patterns of JSON Schema,
+# which are those of JavaScript, call white space.
+INK = r"[^\s\x1c-\x1f\x85]"
+NOT_EMPTY = rf"^{INK}(.*{INK})?$"
 FORBIDDEN = "phrases that no translation contains"
 PAIR = "a sentence and its translation; they are not split into sentences"
 ALIGNMENT = (
