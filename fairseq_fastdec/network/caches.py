@@ -22,6 +22,11 @@ def on_device(rows: Rows, device: torch.device) -> Tensor:
     return rows if isinstance(rows, Tensor) else torch.tensor(rows, dtype=torch.long, device=device)
 
 
+def on_host(rows: Rows) -> list[int]:
+    """Rows as a list; a GPU waits for that of a tensor."""
+    return rows.tolist() if isinstance(rows, Tensor) else rows
+
+
 class RowCache:
     """Keys and values of the rows' tokens in all layers, ``[layers, 2, R, L, E]``.
 
@@ -165,8 +170,7 @@ class SourceCache:
         if isinstance(rows, Tensor) and self._on_host is None:
             used = rows
         else:
-            numbers = rows.tolist() if isinstance(rows, Tensor) else rows
-            of_rows = np.array(numbers, dtype=np.int64)
+            of_rows = np.array(on_host(rows), dtype=np.int64)
             if self._on_host is not None:
                 of_rows = self._on_host[of_rows]
             if len(set(of_rows.tolist())) == self.n_sources:

@@ -10,7 +10,7 @@ from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 from torch import Tensor
 from torch.nn import functional as F
 
-from .caches import Rows
+from .caches import Rows, on_host
 from .incremental import IncrementalNetwork
 from .support import check_language_model, check_supported, departure_from_stock
 from .transformer import TransformerNetwork
@@ -142,8 +142,7 @@ class Ensemble:
         """Row i becomes a copy of row ``rows[i]``; see :data:`.caches.Rows`."""
         self._fed = None
         if self._types:
-            numbers = rows.tolist() if isinstance(rows, Tensor) else rows
-            self._types = [self._types[row] for row in numbers]
+            self._types = [self._types[row] for row in on_host(rows)]
         for network in self._networks:
             network.select(rows)
 

@@ -26,21 +26,16 @@ MOST_CHARS = 1000
 WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(0x3001)))) + BYTE_ORDER_MARK
 
 
-def split(text: str, language: str) -> SplitText:
-    """Split a text into sentences. A line break always ends a sentence.
+async def split_texts(texts: Iterable[str], language: str) -> list[SplitText]:
+    """Split texts into sentences, while other tasks run. A line break always ends a sentence.
 
     A sentence with more than :data:`MOST_CHARS` characters is cut at white space or, without white
     space, anywhere.
 
     Args:
-        language: the code of the text's language. For a language without rules, sentencex falls
+        language: the code of the texts' language. For a language without rules, sentencex falls
             back to a related language or English.
     """
-    return next(filter(None, _splits([text], language)))
-
-
-async def split_texts(texts: Iterable[str], language: str) -> list[SplitText]:
-    """Split texts, see :func:`split`, while other tasks run."""
     return await in_turns(_splits(texts, language))
 
 

@@ -211,7 +211,7 @@ def content_of(translator: CheckpointTranslator) -> dict[str, Any]:
         )
     before, behind, bos, prefix = _surroundings(translator)
     models = generator.search.parts(n_positions)
-    if any({"cross", "encoder"} & part.arguments.keys() == {"cross"} for part in models):
+    if not all(part.is_language_model or "encoder" in part.arguments for part in models):
         raise ValueError("the encoder has no compiled code, which bundles need")
     methods = {generator.name: tuple(recipe.options)}
     if recipe.options.kind != "pairs":

@@ -10,7 +10,6 @@ import numpy as np
 
 from ..data.model_files import PathLike
 from ..engine.kernels import loading
-from ..engine.kernels.parts import EnginePart
 from ..engine.rules import SearchRules
 from ..engine.searches import Recipe, SourceSentence
 from .alignments import kind_of
@@ -240,7 +239,8 @@ class BundleTranslator(Translator):
                 "decoding beam"
             )
         given = {name: value for name, value in options.items() if name in RULES}
-        if given.get("lm_weight", 0) != 0 and not any(map(_is_language_model, content["models"])):
+        has_lm = any(part.is_language_model for part in content["models"])
+        if given.get("lm_weight", 0) != 0 and not has_lm:
             raise ValueError(
                 f"lm_weight {given['lm_weight']}: the bundle has no language model; export it with "
                 "--lm-path"
@@ -253,10 +253,6 @@ class BundleTranslator(Translator):
         start = (content["bos"], tuple(content["prefix"]))
         own = (self.models, rules, search, temperature, *start)
         return Recipe(*own, shortlist=self._shortlist), n_best
-
-
-def _is_language_model(part: EnginePart) -> bool:
-    return "cross" not in part.arguments
 
 
 def _shortlist(content: Optional[dict[str, Any]]) -> Optional[Shortlist]:

@@ -14,12 +14,13 @@ from itertools import repeat
 import pytest
 from starlette.requests import Request
 
-from fairseq_fastdec.serving import requests, texts
+from fairseq_fastdec.serving import requests
 from fairseq_fastdec.translating import markup
 from fairseq_fastdec.translating.results import Translation
 from fairseq_fastdec.translating.tagged import KINDS, TaggedText, pieces_of
 from tests.support import hostile
 from tests.support.services import UpperCase, app_with, client_of
+from tests.support.split_text import split
 
 FOUND = Translation("a b", tokens=("a", "b"), source_tokens=("a",), alignment=[(0, 0)])
 TAGS = [("placeholders",), KINDS]
@@ -50,7 +51,7 @@ def unit():
 def split_document(document):
     for pieces in (markup.split(document), *(pieces_of(document, kinds) for kinds in TAGS)):
         own = [piece for piece in pieces if piece is not None]
-        parts = [texts.split(piece.text, "en") for piece in own if piece.text is not None]
+        parts = [split(piece.text, "en") for piece in own if piece.text is not None]
         list(TaggedText(own, parts).joined(repeat(FOUND)))
 
 
@@ -78,9 +79,9 @@ PARTS = ["<", "<a ", "</", "<!--", "&", "<![CDATA[", "<p>", "<p></b>", "&#", "<s
          "<i></b>a", "<b><i></b>", '<p class="', "= ", "<p translate a", "<p>a</p>"]  # fmt: skip
 START = b'--x\r\nContent-Disposition: form-data; name="q"'
 BODIES = {
-    **{f"text: {name}": (lambda text: texts.split(text, "en"), text)
+    **{f"text: {name}": (lambda text: split(text, "en"), text)
        for name, text in hostile.TEXTS.items()},
-    **{f"text in Japanese: {name}": (lambda text: texts.split(text, "ja"), text)
+    **{f"text in Japanese: {name}": (lambda text: split(text, "ja"), text)
        for name, text in hostile.TEXTS.items()},
     **{f"document: {name}": (split_document, text) for name, text in hostile.DOCUMENTS.items()},
     **{f"document of {part}": (split_document, hostile.repeated(part)) for part in PARTS},

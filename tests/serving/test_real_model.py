@@ -14,11 +14,11 @@ import fairseq_fastdec
 from fairseq_fastdec.serving.app import LanguagePair, create_app
 from fairseq_fastdec.serving.command import open_translator
 from fairseq_fastdec.serving.config import ServerOptions
-from fairseq_fastdec.serving.texts import split
 from fairseq_fastdec.tools.export import export
 from fairseq_fastdec.translating.registry import METHODS, OF_WHOLE_BATCHES, any_joining
 from tests.support.documents import Parsed
 from tests.support.services import call, translate
+from tests.support.split_text import split
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "examples" / "en_de" / "model"

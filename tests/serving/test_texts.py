@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_fastdec.serving import texts
+from tests.support.split_text import split
 
 ODD = st.text(st.sampled_from("aB .!?\n\r\t\0\u2028\x85\u00a0«»\"')(。！？؟ابשЖ漢😀1"), max_size=60)
 
@@ -16,7 +17,7 @@ ODD = st.text(st.sampled_from("aB .!?\n\r\t\0\u2028\x85\u00a0«»\"')(。！？�
 @settings(max_examples=200)
 @given(st.one_of(ODD, st.text(max_size=80)), st.sampled_from(["en", "ar", "zh", "xx", "", "pt_BR"]))
 def test_a_text_is_its_sentences_and_separators(text, language):
-    parts = texts.split(text, language)
+    parts = split(text, language)
     assert parts.join(parts.sentences) == text
     assert all(sentence == sentence.strip() != "" for sentence in parts.sentences)
     letters = [char for separator in parts.separators for char in separator if char.isalpha()]
@@ -35,7 +36,7 @@ def test_a_text_is_its_sentences_and_separators(text, language):
     ],
 )
 def test_sentences(text, sentences):
-    assert texts.split(text, "en").sentences == sentences
+    assert split(text, "en").sentences == sentences
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])
@@ -47,7 +48,7 @@ def test_sentences(text, sentences):
 )  # fmt: skip
 def test_long_sentences_are_cut(part, language):
     text = part * (20_000 // len(part))
-    parts = texts.split(text, language)
+    parts = split(text, language)
     assert parts.join(parts.sentences) == text
     assert max(map(len, parts.sentences)) <= texts.MOST_CHARS
     assert len(parts.sentences) <= 2 * text.count(part) + 2 * len(text) // texts.MOST_CHARS
@@ -57,7 +58,7 @@ def test_long_sentences_are_cut(part, language):
 
 def test_long_sentences_are_cut_at_white_space():
     sentence = "A sentence without an end " * 200
-    found = texts.split(sentence, "en").sentences
+    found = split(sentence, "en").sentences
     assert " ".join(found) == sentence.strip()
     assert all(len(part) > texts.MOST_CHARS - 10 for part in found[:-1])
 
@@ -66,11 +67,11 @@ def test_long_lines_have_the_sentences_of_short_ones():
     lines = ["Mr. Smith came.", "He saw!", "The file, which is open, is e.g. a list.", "Save it?"]
     numbers = random.Random(1).choices(range(4), k=2000)
     sentences = [lines[number] for number in numbers]
-    assert texts.split(" ".join(sentences), "en").sentences == sentences
+    assert split(" ".join(sentences), "en").sentences == sentences
 
 
 def run(given, translate, n=1, at_once=8):
-    parts = [texts.split(text, "en") for text in given]
+    parts = [split(text, "en") for text in given]
     found, _ = asyncio.run(texts.translate_texts(parts, repeat({}), translate, n, at_once))
     return found
 
@@ -95,14 +96,14 @@ def test_alternatives_are_of_whole_texts():
 )
 def test_sentences_have_the_drafts_of_their_places(draft, expected):
     """And those at the same relative place if there is another number of them."""
-    parts = [texts.split(text, "en") for text in ("One. Two.", "Three.")]
-    drafts = [texts.split(draft, "de"), texts.split("Drei.", "de")]
+    parts = [split(text, "en") for text in ("One. Two.", "Three.")]
+    drafts = [split(draft, "de"), split("Drei.", "de")]
     given = [own.get("draft") for own in texts.with_drafts(parts, drafts)]
     assert given == [*expected, ["Drei."]]
 
 
 def test_constraints_are_of_one_sentence():
-    parts = [texts.split(text, "en") for text in ("One.", "Two. Three.", "Four.")]
+    parts = [split(text, "en") for text in ("One.", "Two. Three.", "Four.")]
     given = list(texts.with_constraints(parts, [["x"], [], []]))
     assert given == [{"constraints": ["x"]}, {}, {}, {}]
     assert list(texts.with_constraints(parts, [])) == [{}] * 4

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_fastdec.serving.texts import split
 from fairseq_fastdec.translating import markup
 from fairseq_fastdec.translating.inline_tags import runs
 from fairseq_fastdec.translating.runs import MOST_TAGS, Run
 from fairseq_fastdec.translating.tagged import TaggedText
 from tests.support.documents import Parsed, content_of
+from tests.support.split_text import split
 from tests.support.word_translations import drawn_words, reversed_words
 
 

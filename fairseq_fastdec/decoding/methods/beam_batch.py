@@ -147,9 +147,9 @@ class BeamBatch:
         for beam in focus:
             first, last = last, last + len(beam.growing)
             is_constrained = beam.growing[0].progress is not None
-            # In the order of the candidates, unless the beam only keeps the best of all.
+            # In the order of the candidates, unless only the best of all compete.
             places = range(n * len(beam.growing))
-            if rule.keeps_the_best and not is_constrained:
+            if not rule.diverse_beam_groups and not is_constrained:
                 order = np.argsort(-totals[first:last], axis=None, kind="stable")
                 places = order[: rule.n_extensions].tolist()
             found = [

@@ -186,11 +186,6 @@ class BeamRule:
         """The number of extensions of a beam that compete. At least k of 2k are unfinished."""
         return self.beam if self.is_papers or self.cumulative_diversity else 2 * self.beam
 
-    @property
-    def keeps_the_best(self) -> bool:
-        """Whether the extensions that compete are the best ones of all candidates together."""
-        return not self.diverse_beam_groups
-
     def update(
         self, beam: Beam, extensions: list[Candidate], eos: int, are_samples: bool = False
     ) -> None:

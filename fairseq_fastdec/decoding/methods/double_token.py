@@ -100,16 +100,9 @@ class DoubleToken(DecodingGenerator):
 
     def search_options(self) -> SearchOptions:
         _, right = start_tokens(self.order, self.dictionary)
-        options = {
-            "beam": self.beam,
-            "prune_threshold": self._threshold,
-            "token_order": self.order.name,
-            "right_bos": right,
-            "eos": self.eos,
-        }
-        if self._most is not None:
-            options["max_candidates"] = self._most
-        return SearchOptions("pairs", options)
+        pruning = {"prune_threshold": self._threshold, "max_candidates": self._most}
+        options = {"beam": self.beam, "token_order": self.order.name, **pruning}
+        return SearchOptions("pairs", {**options, "right_bos": right, "eos": self.eos})
 
     def first_token(self, bos: int) -> int:
         left, _ = start_tokens(self.order, self.dictionary)

@@ -23,6 +23,11 @@ class EnginePart:
     kind: str
     arguments: dict[str, Any]
 
+    @property
+    def is_language_model(self) -> bool:
+        """Whether a ``Model`` attends to no source."""
+        return "cross" not in self.arguments
+
     def built(self) -> Any:
         """Build the object. It shares the memory of the arrays."""
         arguments = {EARLIER.get(name, name): _built(own) for name, own in self.arguments.items()}
