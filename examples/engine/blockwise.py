@@ -69,7 +69,7 @@ def times_of(
         jobs: the sentences, for each method.
     """
     # A batch has sentences of similar length.
-    order = sorted(range(len(jobs["greedy"])), key=lambda i: len(jobs["greedy"][i].tokens))
+    order = sorted(range(len(jobs["greedy"])), key=lambda i: len(jobs["greedy"][i].sentence.tokens))
     numbers = list(range(len(order))) if batch_size == 1 else order
     n = TURN if batch_size == 1 else batch_size
     turns = [numbers[at : at + n] for at in range(0, len(numbers), n)]
