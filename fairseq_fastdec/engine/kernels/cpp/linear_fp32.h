@@ -28,39 +28,29 @@ INLINE Prefetch prefetch_during(const Linear &linear, int64_t block, bool is_las
   return {own + size + (tile - 1) * share, share / linear.inputs};
 }
 
-// Keeps a vector of AVX2 in a register: GCC would load it again for each product, and processors
-// multiply faster than they load.
+// Keeps a vector in a register: GCC would load it again for each product, and processors multiply
+// faster than they load.
 template <typename Vec>
 INLINE Vec in_register(Vec x) {
 #if defined(__x86_64__) && !defined(__clang__)
-  if constexpr (width<Vec>() == 8) __asm__("" : "+x"(x));
+  if constexpr (width<Vec>() >= 8) __asm__("" : "+v"(x));
 #endif
   return x;
 }
 
-// Adds the products of one input of N tokens and the weights of a block. With AVX2, N factors and one
-// vector of weights are in registers besides the sums.
+// Adds the products of one input of N tokens and the weights of a block. N factors and one vector of
+// weights are in registers besides the sums.
 template <typename Vec, int N, int PARTS>
 INLINE void add_products(const float *weight, const float *x, int64_t inputs,
                          Vec (&sums)[N][PARTS]) {
-  if constexpr (width<Vec>() != 8 || N == 1) {
+  Vec factors[N];
+  UNROLL
+  for (int n = 0; n < N; ++n) factors[n] = in_register(x[n * inputs] - Vec{});
+  UNROLL
+  for (int part = 0; part < PARTS; ++part) {
+    const Vec some = in_register(load<Vec>(weight + part * width<Vec>()));
     UNROLL
-    for (int n = 0; n < N; ++n) {
-      const float factor = x[n * inputs];
-      UNROLL
-      for (int part = 0; part < PARTS; ++part)
-        sums[n][part] += factor * load<Vec>(weight + part * width<Vec>());
-    }
-  } else {
-    Vec factors[N];
-    UNROLL
-    for (int n = 0; n < N; ++n) factors[n] = in_register(x[n * inputs] - Vec{});
-    UNROLL
-    for (int part = 0; part < PARTS; ++part) {
-      const Vec some = in_register(load<Vec>(weight + part * width<Vec>()));
-      UNROLL
-      for (int n = 0; n < N; ++n) sums[n][part] += factors[n] * some;
-    }
+    for (int n = 0; n < N; ++n) sums[n][part] += factors[n] * some;
   }
 }
 
