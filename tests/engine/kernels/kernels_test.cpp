@@ -11,6 +11,10 @@
 #include <thread>
 #include <vector>
 
+#if !defined(__AVX512F__)
+#define FASTDEC_WIDEST_REGISTER 8
+#endif
+
 #include "attention.h"
 #include "best_tokens.h"
 #include "free_cores.h"

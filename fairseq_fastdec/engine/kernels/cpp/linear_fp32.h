@@ -28,12 +28,16 @@ INLINE Prefetch prefetch_during(const Linear &linear, int64_t block, bool is_las
   return {own + size + (tile - 1) * share, share / linear.inputs};
 }
 
+#if !defined(FASTDEC_WIDEST_REGISTER)  // which tests define for a processor without AVX-512
+#define FASTDEC_WIDEST_REGISTER 16
+#endif
+
 // Keeps a vector in a register: GCC would load it again for each product, and processors multiply
 // faster than they load.
 template <typename Vec>
 INLINE Vec in_register(Vec x) {
 #if defined(__x86_64__) && !defined(__clang__)
-  if constexpr (width<Vec>() >= 8) __asm__("" : "+v"(x));
+  if constexpr (width<Vec>() >= 8 && width<Vec>() <= FASTDEC_WIDEST_REGISTER) __asm__("" : "+v"(x));
 #endif
   return x;
 }
