@@ -9,7 +9,8 @@
 First runs tests/gpu, then measures the rows of benchmarks/gpu, the most important ones first. The
 results are written to --json after each row, so a run may be interrupted at any time. A row that
 fails is recorded with its error; a row that does not fit into the time is skipped. At the end, the
-tables are written to docs/gpu.md. --cpu tries all of this with tiny models, and writes no tables.
+tables are written to docs/gpu.md and examples/RESULTS.md. --cpu tries all of this with tiny models,
+and writes no tables.
 """
 
 import argparse
@@ -23,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
-from benchmarks.gpu import gpu_tests, results, rows
+from benchmarks.gpu import gpu_tests, papers, results, rows
 from benchmarks.gpu.results import Results
 from benchmarks.gpu.rows import Row
 from benchmarks.gpu.session import Session
@@ -42,7 +43,7 @@ def main(given: Optional[Sequence[str]] = None) -> None:
     try:
         with errors_in_one_line(PROGRAM):
             if args.tables:
-                Results.read(args.json).write_tables(args.page)
+                write_tables(Results.read(args.json), args)
             else:
                 run(args)
     except KeyboardInterrupt:
@@ -55,7 +56,8 @@ def parse_args(given: Optional[Sequence[str]]) -> argparse.Namespace:
     add = parser.add_argument
     add("--minutes", type=positive, default=25, metavar="N", help="(default: 25)")
     add("--json", type=Path, metavar="FILE", help="the results (default: benchmarks/gpu.json)")
-    add("--page", type=Path, default=results.PAGE, metavar="FILE", help="with the tables")
+    add("--page", type=Path, default=results.PAGE, metavar="FILE", help="with all rows")
+    add("--papers", type=Path, default=papers.PAGE, metavar="FILE", help="with the papers' speeds")
     add("--resume", action="store_true", help="keep the rows of --json, and measure the others")
     add("--tables", action="store_true", help="only write the tables of --json")
     add("--commit", help="the commit of a checkout without its history (default: git's)")
@@ -92,8 +94,18 @@ def run(
         found.write()
     Session(found, scale, device, origin, ends).run(rows.plan(scale) if plan is None else plan)
     if not args.cpu:
-        found.write_tables(args.page)
+        write_tables(found, args)
     return found
+
+
+def write_tables(found: Results, args: argparse.Namespace) -> None:
+    """Write all tables to their pages.
+
+    Raises:
+        ValueError: for rows of a CPU.
+    """
+    for page, part in ((args.page, results.section(found)), (args.papers, papers.section(found))):
+        results.write_section(page, part)
 
 
 def opened(args: argparse.Namespace, device: str) -> Results:

@@ -16,7 +16,7 @@ from .rows import Row
 FILE = commands.ROOT / "benchmarks" / "gpu.json"
 PAGE = commands.ROOT / "docs" / "gpu.md"
 COMMAND = "python scripts/measure_gpu.py"
-# The name of the section in docs/gpu.md.
+# The name of the section in the pages.
 SECTION = "gpu"
 NOT_YET = "**No method has been run on a GPU yet.**\n"
 ABOUT = """\
@@ -77,14 +77,11 @@ class Results:
         """All rows and the tests, each with where it is from."""
         return [*self.rows.values(), *([self.tests] if self.tests else [])]
 
-    def write_tables(self, page: Path) -> None:
-        """Write the tables to their section of a page.
 
-        Raises:
-            ValueError: for rows of a CPU.
-        """
-        text = page.read_text(encoding="utf-8")
-        atomic_files.write_text(page, between_marks(text, SECTION, section(self)))
+def write_section(page: Path, section: str) -> None:
+    """Write the section of a page that has the tables."""
+    text = page.read_text(encoding="utf-8")
+    atomic_files.write_text(page, between_marks(text, SECTION, section))
 
 
 def origin(device: str, commit: Optional[str]) -> dict[str, Any]:
@@ -127,15 +124,8 @@ def section(results: Optional[Results]) -> str:
     """
     if results is None:
         return NOT_YET
-    rows, found = list(results.rows.values()), results.measured()
-    if not all(own["on_gpu"] for own in found):
-        raise ValueError("--json: has rows of a CPU, whose tables are not those of a GPU")
-    origins = [
-        ", ".join(dict.fromkeys(str(own[name]) for own in found))
-        for name in ("date", "device", "commit", "torch")
-    ]
-    date, device, commit, version = origins
-    parts = [f"## Measured\n\n{date} · {device} · commit {commit} · torch {version} · `{COMMAND}`"]
+    rows = list(results.rows.values())
+    parts = [f"## Measured\n\n{origins(results)}"]
     if results.tests is not None:
         parts.append(of_tests(results.tests))
     parts += [ABOUT, RANDOM]
@@ -153,6 +143,22 @@ def section(results: Optional[Results]) -> str:
             f"{len(results.skipped)}."
         )
     return "\n\n".join(parts) + "\n"
+
+
+def origins(results: Results) -> str:
+    """The line that says where the rows are from.
+
+    Raises:
+        ValueError: for rows of a CPU.
+    """
+    found = results.measured()
+    if not all(own["on_gpu"] for own in found):
+        raise ValueError("--json: has rows of a CPU, whose tables are not those of a GPU")
+    date, device, commit, version = (
+        ", ".join(dict.fromkeys(str(own[name]) for own in found))
+        for name in ("date", "device", "commit", "torch")
+    )
+    return f"{date} · {device} · commit {commit} · torch {version} · `{COMMAND}`"
 
 
 def of_tests(tests: dict[str, Any]) -> str:

@@ -10,20 +10,21 @@ on the training data or on a teacher's translations, while the base is frozen or
 of different seeds share nothing but the teacher. ``--heads`` adds this package's loss and heads.
 
 Every command is printed. An interrupted run is resumed, and existing results are not computed
-again. Cells are written to ``benchmarks/block_sizes.json`` as soon as they are known.
+again. Cells are written to ``benchmarks/block_sizes.json`` as soon as they are known, and the
+tables of ``--size medium`` to examples/RESULTS.md at the end.
 """
 
 import argparse
 import hashlib
 import json
-import statistics
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import arguments, commands, en_de
 from examples.common.significance import significantly_different
-from examples.common.table import Run, markdown, mean_block_size, read_run, signed
+from examples.common.table import Run, mean_block_size, read_run
+from examples.en_de import table_1
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.translating.command_line import positive
 
@@ -146,13 +147,14 @@ def make_tables(args: argparse.Namespace) -> None:
     recipe = en_de.asked_for(en_de.RECIPES[args.size], args)
     work = arguments.sized_workdir(args, "block_sizes")
     en_de.prepare(work, recipe)
-    rows = []
+    figures = []
     for cell in cells(args):
         train(work, recipe, cell)
-        rows.append(row_of(work, cell))
-        record(args.size, rows[-1])
-    contents = f"BLEU / mean accepted block size, {recipe.test_sentences} test sentences"
-    print("\n" + markdown(signed(contents), table(rows)))
+        figures = record(args.size, row_of(work, cell))
+    of_size = [row for row in figures if row["size"] == args.size]
+    print("\n" + table_1.section(of_size))
+    if args.size == "medium":
+        table_1.write(of_size)
 
 
 def cells(args: argparse.Namespace) -> list[Cell]:
@@ -243,44 +245,19 @@ def differs(work: Path, cell: Cell, run: Run) -> bool:
     )
 
 
-def record(size: str, row: dict[str, Any]) -> None:
-    """Write a row to the file of figures, instead of an earlier one of the same cell."""
+def record(size: str, row: dict[str, Any]) -> list[dict[str, Any]]:
+    """Write a row to the file of figures, instead of an earlier one of the same cell.
+
+    Returns:
+        all figures.
+    """
     rows = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else []
     new = {"size": size, **row}
     key = ["size", *Cell._fields]
     others = [old for old in rows if [old[name] for name in key] != [new[name] for name in key]]
-    atomic_files.write_text(FIGURES, json.dumps([*others, new], indent=1) + "\n")
-
-
-def table(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """The paper's table: a row for each k, heads and acceptance, a column for each setting."""
-    lines: dict[tuple, dict[str, str]] = {}
-    for row in rows:
-        key = (row["heads"], row["block_size"], row["acceptance"])
-        line = {"heads": key[0], "k": str(key[1]), "acceptance": key[2]}
-        same = [each for each in rows if _place(each) == _place(row)]
-        columns = {name: "" for name in SETTINGS}
-        lines.setdefault(key, {**line, **columns})[row["setting"]] = summary(same)
-    return list(lines.values())
-
-
-def _place(row: dict[str, Any]) -> list:
-    return [row[name] for name in Cell._fields if name != "seed"]
-
-
-def summary(rows: list[dict[str, Any]]) -> str:
-    """BLEU and mean block size of a cell, with standard deviations if it has several seeds.
-
-    A star marks BLEU that differs from the base's for all seeds.
-    """
-    star = "*" if all(row["differs_from_base"] for row in rows) else ""
-    bleu = _mean([row["bleu"] for row in rows])
-    return f"{bleu}{star} / {_mean([row['mean_block_size'] for row in rows])}"
-
-
-def _mean(values: list[float]) -> str:
-    mean = f"{statistics.mean(values):.2f}"
-    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.2f}"
+    found = [*others, new]
+    atomic_files.write_text(FIGURES, json.dumps(found, indent=1) + "\n")
+    return found
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from fairseq import options
 
 from examples.common import commands, deeper, en_de
 from examples.common.table import read_run, show_table, signed
-from examples.en_de import block_sizes, demo, export
+from examples.en_de import block_sizes, demo, export, table_1
 from fairseq_fastdec.tools.distillation import command
 from tests.support import after_import, command_line, tiny
 
@@ -247,11 +247,29 @@ def test_cells_of_several_seeds_are_one_cell_of_the_table(tmp_path, monkeypatch)
         block_sizes.record("medium", row)
     kept = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert [row["seed"] for row in kept] == [1, 2]
-    empty = {"regular": "", "distillation": "", "fine tuning": ""}
-    begins = {"heads": "paper", "k": "4", "acceptance": "exact", **empty}
-    assert block_sizes.table(rows) == [{**begins, "both": "26.50 ± 0.71 / 3.25 ± 0.35"}]
-    assert block_sizes.table(kept) == [{**begins, "both": "26.50 ± 0.71* / 3.25 ± 0.35"}]
-    assert block_sizes.summary(kept[:1]) == "26.00* / 3.00"
+    assert table_1.rows(rows, "setting", table_1.SETTINGS, acceptance="exact") == [
+        {
+            "k": "4", "heads": "paper", "regular": "", "distillation": "", "fine tuning": "",
+            "both": "26.50 ± 0.71 / 3.25 ± 0.35",
+        }
+    ]  # fmt: skip
+    (line,) = table_1.rows(kept, "acceptance", table_1.ACCEPTANCES)
+    assert line == {
+        "k": "4", "heads": "paper", "setting": "both", "exact": "26.50 ± 0.71* / 3.25 ± 0.35",
+        **dict.fromkeys(table_1.ACCEPTANCES[1:], ""),
+    }  # fmt: skip
+    assert table_1.summary(kept[:1]) == "26.00* / 3.00"
+
+
+def test_table_1_has_the_figures_of_the_file():
+    figures = json.loads(block_sizes.FIGURES.read_text(encoding="utf-8"))
+    section = table_1.section([row for row in figures if row["size"] == "medium"])
+    assert section in table_1.PAGE.read_text(encoding="utf-8")
+    assert set(table_1.THE_PAPER) == set(block_sizes.BLOCK_SIZES)
+    assert list(table_1.SETTINGS) == list(block_sizes.SETTINGS)
+    assert list(table_1.ACCEPTANCES) == list(block_sizes.ACCEPTANCE)
+    for k, cells in table_1.ACCEPTED.items():
+        assert cells[0] == table_1.THE_PAPER[k][-1]
 
 
 def test_the_first_heads_of_a_model_are_a_model(tmp_path):

@@ -7,9 +7,9 @@ import time
 import pytest
 import torch
 
-from benchmarks.gpu import gpu_tests, measuring, results, session
+from benchmarks.gpu import gpu_tests, measuring, papers, results, session
 from benchmarks.gpu.process import Lost, Replaceable, TooLong
-from benchmarks.gpu.results import NOT_YET, Results
+from benchmarks.gpu.results import Results
 from benchmarks.gpu.rows import FULL, MAIN, METHODS, TINY, Row, plan, seconds_expected
 from examples.common import commands
 from scripts import measure_gpu
@@ -31,8 +31,10 @@ ENDED = {"counts": {"passed": 3, "failed": 1}, "failures": {"t::x": "wrong"}, "e
 @pytest.fixture
 def given(tmp_path):
     """A function: the parsed options, with files in a temporary directory."""
-    (tmp_path / "page.md").write_text(PAGE)
-    files = ["--json", str(tmp_path / "gpu.json"), "--page", str(tmp_path / "page.md")]
+    files = ["--json", str(tmp_path / "gpu.json")]
+    for name in ("page", "papers"):
+        (tmp_path / name).write_text(PAGE)
+        files += [f"--{name}", str(tmp_path / name)]
     return lambda *options: measure_gpu.parse_args([*options, *files])
 
 
@@ -49,6 +51,12 @@ def tests(tmp_path):
         "def test_other(): pass\n"
     )
     return path
+
+
+def files_of(args):
+    """The options of the files."""
+    names = ("json", "page", "papers")
+    return [word for name in names for word in (f"--{name}", str(getattr(args, name)))]
 
 
 class Immediate:
@@ -119,7 +127,7 @@ def test_an_interruption_and_what_is_left(given, immediate, monkeypatch, capsys)
     immediate.problems = {ROWS[1].name: "it fails"}
     monkeypatch.setattr(Results, "write", interrupted)
     monkeypatch.setattr(measure_gpu.rows, "plan", lambda scale: ROWS)
-    options = ["--cpu", "--json", str(args.json), "--page", str(args.page)]
+    options = ["--cpu", *files_of(args)]
     with pytest.raises(SystemExit) as stopped:
         measure_gpu.main(options)
     assert "interrupted; --resume continues" in f"{stopped.value}{capsys.readouterr().err}"
@@ -220,7 +228,7 @@ def test_tables_have_the_rows_of_the_file(given, immediate, tests):
     found = on_gpu(measure_gpu.run(args, [*ROWS, *WHOLE[-3:]], tests))
     found.skipped = {"x": "needs about 9 s"}
     found.write()
-    measure_gpu.main(["--tables", "--json", str(args.json), "--page", str(args.page)])
+    measure_gpu.main(["--tables", *files_of(args)])
     page = args.page.read_text()
     assert page.startswith("a\n<!-- gpu -->\n## Measured\n\n") and page.endswith("gpu -->\nb\n")
     origin = next(iter(found.rows.values()))
@@ -242,16 +250,41 @@ def test_rows_of_a_cpu_are_in_no_table(given, immediate, tests):
     measure_gpu.run(args, ROWS, tests)
     assert args.page.read_text() == PAGE
     with pytest.raises(SystemExit, match="has rows of a CPU") as stopped:
-        measure_gpu.main(["--tables", "--json", str(args.json), "--page", str(args.page)])
+        measure_gpu.main(["--tables", *files_of(args)])
     assert "\n" not in str(stopped.value) and args.page.read_text() == PAGE
 
 
-def test_the_page_is_that_of_the_file():
-    text = results.PAGE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("tables", [results, papers])
+def test_the_page_is_that_of_the_file(tables):
+    text = tables.PAGE.read_text(encoding="utf-8")
     found = Results.read(results.FILE) if results.FILE.exists() else None
-    section = results.section(found)
+    section = tables.section(found)
     assert f"<!-- gpu -->\n{section}<!-- end of gpu -->" in text, f"run: {results.COMMAND} --tables"
-    assert results.section(None) == NOT_YET
+    assert tables.section(None) == tables.NOT_YET
+
+
+def test_the_speeds_of_the_papers(given, immediate, tests):
+    asked = {row for claim in papers.CLAIMS for row in (claim.row, claim.other) if row}
+    assert asked <= set(plan(FULL))
+    args = given("--cpu")
+    found = on_gpu(measure_gpu.run(args, ROWS[:1], tests))
+    (measured,) = found.rows.values()
+    found.rows = {
+        row.name: {**measured, **row._asdict()} for row in asked if row.method != "jacobi"
+    }
+    for row in found.rows.values():
+        row["ratio"] = 4.0 if row["method"] == "blockwise" else 2.0
+    found.write()
+    measure_gpu.main(["--tables", *files_of(args)])
+    page = args.papers.read_text()
+    lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    ours = {cells[1]: cells[3] for cells in lines[1:]}
+    # To another method, to fairseq's search, and a row that is missing.
+    assert ours.pop("blockwise, to greedy (4.69 tokens a step)") == "2.00x"
+    assert ours.pop("PJ, to greedy") == ""
+    of_pairs = "double-token bidirectional, to single-token"
+    assert {ours.pop(name) for name in (of_pairs, "PGJ, to greedy")} == {"1.00x"}
+    assert set(ours.values()) == {"2.00x"} and " · A GPU · commit " in page
 
 
 def test_options_that_are_refused(given, immediate, tests, monkeypatch):

@@ -1,0 +1,123 @@
+"""Table 1 of Stern et al. (2018) beside ours, in examples/RESULTS.md."""
+
+import statistics
+from typing import Any
+
+from examples.common import commands
+from examples.common.table import between_marks, signed, untitled
+from fairseq_fastdec.data import atomic_files
+
+PAGE = commands.ROOT / "examples" / "RESULTS.md"
+# The name of the section in the page.
+SECTION = "table 1"
+SETTINGS = ("regular", "distillation", "fine tuning", "both")
+ACCEPTANCES = ("exact", "top 2", "top 3", "at least 2", "at least 3")
+# BLEU / mean accepted block size of the paper, by k, in the order of SETTINGS.
+THE_PAPER = {
+    1: ("26.00 / 1.00", "26.41 / 1.00", "", ""),
+    2: ("25.81 / 1.51", "26.52 / 1.55", "25.74 / 1.78", "26.58 / 1.88"),
+    4: ("25.84 / 1.73", "26.31 / 1.85", "25.05 / 2.69", "26.36 / 3.27"),
+    6: ("26.08 / 1.76", "26.26 / 1.90", "24.69 / 2.98", "26.18 / 4.18"),
+    8: ("25.82 / 1.76", "26.25 / 1.91", "24.27 / 3.01", "26.11 / 4.69"),
+    10: ("25.69 / 1.74", "26.34 / 1.90", "23.51 / 2.87", "25.60 / 4.95"),
+}
+# The same of the models "both" with other acceptances (section 7.1), in the order of ACCEPTANCES.
+ACCEPTED = {
+    2: ("26.58 / 1.88", "26.49 / 1.92", "26.41 / 1.93"),
+    4: ("26.36 / 3.27", "26.22 / 3.47", "26.14 / 3.52"),
+    6: ("26.18 / 4.18", "25.90 / 4.59", "25.56 / 4.69"),
+    8: ("26.11 / 4.69", "25.71 / 5.34", "25.41 / 5.52"),
+    10: ("25.60 / 4.95", "25.04 / 5.67", "24.68 / 5.91"),
+}
+THE_PAPERS = "the paper's figures"
+FIELDS = ("heads", "block_size", "setting", "acceptance")
+
+
+def write(figures: list[dict[str, Any]]) -> None:
+    """Write the section of the page."""
+    text = PAGE.read_text(encoding="utf-8")
+    atomic_files.write_text(PAGE, between_marks(text, SECTION, section(figures)))
+
+
+def section(figures: list[dict[str, Any]]) -> str:
+    """The tables of all figures, with where they are from."""
+    dates, commits, processors = (
+        ", ".join(dict.fromkeys(row[name] for row in figures))
+        for name in ("date", "commit", "processor")
+    )
+    accepted = [row for row in figures if row["setting"] in SETTINGS[2:] and row["block_size"] > 1]
+    parts = [
+        f"{dates} · {processors} · commit {commits}",
+        signed("BLEU / mean accepted block size"),
+        untitled([*papers_rows(), *rows(figures, "setting", SETTINGS, acceptance="exact")]),
+    ]
+    if any(row["acceptance"] != "exact" for row in accepted):
+        parts += [
+            "Other ways to accept (section 5) with the models that were fine-tuned:",
+            untitled([*papers_rows_of_acceptances(), *rows(accepted, "acceptance", ACCEPTANCES)]),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def papers_rows() -> list[dict[str, str]]:
+    """The paper's Table 1."""
+    return [
+        {"k": str(k), "heads": THE_PAPERS, **dict(zip(SETTINGS, cells))}
+        for k, cells in THE_PAPER.items()
+    ]
+
+
+def papers_rows_of_acceptances() -> list[dict[str, str]]:
+    """The paper's section 7.1."""
+    missing = ("",) * (len(ACCEPTANCES) - 3)
+    return [
+        {
+            "k": str(k),
+            "heads": THE_PAPERS,
+            "setting": "both",
+            **dict(zip(ACCEPTANCES, (*cells, *missing))),
+        }
+        for k, cells in ACCEPTED.items()
+    ]
+
+
+def rows(
+    figures: list[dict[str, Any]], field: str, columns: tuple[str, ...], **only: str
+) -> list[dict[str, str]]:
+    """A row for each k, heads and whatever else differs, ordered by k.
+
+    Args:
+        field: of a figure, which says its column.
+        columns: its values.
+        only: values of other fields.
+    """
+    lines: dict[tuple, dict[str, str]] = {}
+    left = [name for name in FIELDS if name not in ("heads", "block_size", field, *only)]
+    for row in sorted(figures, key=lambda row: row["block_size"]):
+        if any(row[name] != value for name, value in only.items()):
+            continue
+        begins = {
+            "k": str(row["block_size"]),
+            "heads": row["heads"],
+            **{name: row[name] for name in left},
+        }
+        line = lines.setdefault(tuple(begins.values()), {**begins, **dict.fromkeys(columns, "")})
+        same = [own for own in figures if all(own[name] == row[name] for name in FIELDS)]
+        line[row[field]] = summary(same)
+    return list(lines.values())
+
+
+def summary(figures: list[dict[str, Any]]) -> str:
+    """BLEU and mean block size of a cell, with standard deviations if it has several seeds.
+
+    A star marks BLEU that differs from the base's for all seeds.
+    """
+    star = "*" if all(row["differs_from_base"] for row in figures) else ""
+    bleu = mean([row["bleu"] for row in figures])
+    return f"{bleu}{star} / {mean([row['mean_block_size'] for row in figures])}"
+
+
+def mean(values: list[float]) -> str:
+    """With the standard deviation of several values."""
+    written = f"{statistics.mean(values):.2f}"
+    return written if len(values) == 1 else f"{written} ± {statistics.stdev(values):.2f}"
