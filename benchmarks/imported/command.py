@@ -216,13 +216,15 @@ def section(rows: list[dict[str, Any]]) -> str:
 def table(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
     """The rows of the table: the times of other engines by this package's, and peaks of memory.
 
-    The latter are in MiB, this package first. Rows without other engines are left out.
+    The latter are in MiB, this package first. Rows without other engines are left out. Rows of
+    several machines have their names.
     """
     rows = [row for row in rows if row["ratios"]]
+    titles = [*SEARCH, *["machine"] * (len({row["machine"] for row in rows}) > 1)]
     others = list(dict.fromkeys(name for row in rows for name in row["ratios"]))
     return [
         {
-            **{title: str(row[title]) for title in SEARCH},
+            **{title: str(row[title]) for title in titles},
             **{
                 name: f"{row['ratios'][name]:.2f}x" if name in row["ratios"] else ""
                 for name in others
