@@ -83,8 +83,8 @@ def test_every_figure_of_speed_has_its_date_machine_commit_and_command():
             continue
         words = " ".join(text.split())
         provenance = (
-            r"(20\d\d-\d\d-\d\d(, )?)+ · [^·|]*machine [A-Z][^·|]* · [^·|]*commits? [0-9a-f]{7}[^·|]*"
-            r" · [^|]*(`(python|fairseq-)|command)"
+            r"(20\d\d-\d\d-\d\d(, )?)+ · [^·|]*machine [A-Z][^·|]* · [^·|]*commits? "
+            r"[0-9a-f]{7}[^·|]* · [^|]*(`(python|fairseq-)|command)"
         )
         assert re.match(provenance, words), title
 
