@@ -26,7 +26,8 @@ def script():
 @pytest.mark.sanitizers
 @pytest.mark.skipif(library() is None, reason=skips.COMPILER)
 @pytest.mark.parametrize("arguments", [[], ["--threads"]], ids=["memory", "threads"])
-def test_nothing_is_found(arguments):
+def test_nothing_is_found(arguments, baseline):
+    """The model, which the tests use, is trained without the sanitizers, which slow it down."""
     missing = script().what_is_missing(script().THREADS if arguments else script().MEMORY)
     if missing is not None:
         pytest.skip(f"{missing}: install GCC and its sanitizers (libasan, libubsan, libtsan)")
