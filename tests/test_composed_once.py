@@ -35,12 +35,13 @@ def training(*words):
     ],
 )
 def test_the_configuration_is_hydras(parse, words, changed):
-    for line in (words, [*words, *changed], words):
-        ours = utils.convert_namespace_to_omegaconf(parse(*line))
-        with (
-            mock.patch.object(utils, "initialize", initialize),
-            mock.patch.object(utils, "compose", compose),
-        ):
-            expected = utils.convert_namespace_to_omegaconf(parse(*line))
-        assert OmegaConf.to_container(ours) == OmegaConf.to_container(expected)
-        assert OmegaConf.is_struct(ours)
+    lines = [words, [*words, *changed]]
+    ours = [utils.convert_namespace_to_omegaconf(parse(*line)) for line in (*lines, words)]
+    with (
+        mock.patch.object(utils, "initialize", initialize),
+        mock.patch.object(utils, "compose", compose),
+    ):
+        hydras = [utils.convert_namespace_to_omegaconf(parse(*line)) for line in lines]
+    for own, expected in zip(ours, [*hydras, hydras[0]], strict=True):
+        assert OmegaConf.to_container(own) == OmegaConf.to_container(expected)
+        assert OmegaConf.is_struct(own)

@@ -13,7 +13,7 @@ from fairseq.models.transformer import TransformerModel
 from omegaconf import OmegaConf
 
 from fairseq_fastdec.fairseq_patches import compat
-from tests.support import after_import, tiny
+from tests.support import after_import, forked, tiny
 from tests.support.command_line import generate, hypotheses, interactive, train
 from tests.support.malicious import Malicious
 
@@ -186,7 +186,7 @@ def passed_on(rank, folder):
 
 def test_workers_get_the_checkpoint_that_the_first_has_read(tmp_path):
     torch.multiprocessing.start_processes(
-        passed_on, (tmp_path,), nprocs=2, start_method="forkserver"
+        passed_on, (tmp_path,), nprocs=2, start_method=forked.METHOD
     )
     first, second = (pickle.loads((tmp_path / rank).read_bytes()) for rank in "01")
     assert second["cfg"] == first["cfg"] and second["cfg"].model.arch == "transformer"

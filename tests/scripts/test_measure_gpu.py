@@ -316,8 +316,12 @@ def test_how_tests_end(tests, tmp_path, monkeypatch):
     tests.write_text(
         "import time\ndef test_a(): pass\ndef test_b(): time.sleep(60)\n", encoding="utf-8"
     )
-    found = {"counts": {"passed": 1}, "failures": {}, "error": "cut off after 10 s"}
-    assert gpu_tests.run(tests, 10) == found
+    for seconds in (3, 10, 30):  # other programs may delay the first test
+        found = gpu_tests.run(tests, seconds)
+        assert found["error"] == f"cut off after {seconds} s" and not found["failures"]
+        if found["counts"]:
+            break
+    assert found["counts"] == {"passed": 1}
     parallel = "[gw0] [ 50%] PASSED tests/a.py::test_a \n[gw1] [100%] FAILED tests/a.py::test_b \n"
     assert re.findall(gpu_tests.ENDS, parallel) == ["PASSED", "FAILED"]
 

@@ -12,6 +12,7 @@ import pytest
 
 from fairseq_fastdec.engine.kernels.loading import library
 from tests.support import skips
+from tests.support.trained_models import ORDERS, blockwise_model, double_model, stock_model
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "sanitize.py"
 
@@ -23,10 +24,24 @@ def script():
     return module
 
 
+@pytest.fixture
+def trained(baseline):
+    """Models of the tests, whose training takes longer with the sanitizers."""
+    for seed in range(2):
+        stock_model(seed)
+        blockwise_model(block_heads="sequential", seed=seed)
+    blockwise_model()
+    blockwise_model(block_ffn="split", seed=1)
+    blockwise_model(identity_first_head=False, freeze_base=False)
+    stock_model(1, decoder_layers=1)
+    for order in ORDERS:
+        double_model(order)
+
+
 @pytest.mark.sanitizers
 @pytest.mark.skipif(library() is None, reason=skips.COMPILER)
 @pytest.mark.parametrize("arguments", [[], ["--threads"]], ids=["memory", "threads"])
-def test_nothing_is_found(arguments):
+def test_nothing_is_found(arguments, trained):
     missing = script().what_is_missing(script().THREADS if arguments else script().MEMORY)
     if missing is not None:
         pytest.skip(f"{missing}: install GCC and its sanitizers (libasan, libubsan, libtsan)")

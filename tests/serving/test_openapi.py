@@ -30,7 +30,7 @@ CHECKS = [
 
 
 FUZZING = settings(
-    max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
 POSTS = [found.ok() for found in SCHEMA.include(method="POST").get_all_operations()]
 

@@ -103,6 +103,9 @@ def _server(imported: str) -> subprocess.Popen:
 
     torch uses one thread.
     """
+    if "fairseq" in imported:
+        # fairseq's decoder would import it for its first batch.
+        imported += ", torch.fx.experimental.symbolic_shapes"
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", f"import {imported}\n{SERVER}"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,

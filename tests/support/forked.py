@@ -10,6 +10,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Optional
 
+import torch
+
+# A fork saves the imports. On a GPU, the threads of autograd allow none.
+METHOD = "forkserver" if torch.cuda.is_available() else "fork"
 FORK = multiprocessing.get_context("fork")
 
 

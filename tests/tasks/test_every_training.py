@@ -15,7 +15,7 @@ from fairseq_fastdec.decoding.options import DecodingOptions
 from fairseq_fastdec.models.blockwise_transformer import BlockwiseTransformerModel
 from fairseq_fastdec.processes.errors import flag_of
 from fairseq_fastdec.tasks.translation_double_token import TranslationDoubleTokenConfig
-from tests.support import command_line
+from tests.support import command_line, forked
 
 HEADS = [
     "--arch", "blockwise_transformer", "--criterion", "random_sub_loss", "--block-size", "6",
@@ -149,7 +149,7 @@ def of_a_worker(rank, corpus, baseline, parent):
 
 def test_two_workers(corpus, baseline, tmp_path):
     torch.multiprocessing.start_processes(
-        of_a_worker, (corpus, baseline, tmp_path), nprocs=2, start_method="forkserver"
+        of_a_worker, (corpus, baseline, tmp_path), nprocs=2, start_method=forked.METHOD
     )
     assert len(list(tmp_path.glob("*/checkpoint_last.pt"))) == 4
 

@@ -1,5 +1,6 @@
 """A tokeniser that skips idle work gives sacremoses' tokens."""
 
+import functools
 import importlib
 import pickle
 import re
@@ -24,10 +25,23 @@ SETTINGS = [
     *({"source_lang": language} for language in ("en", "de", "fr", "it", "zh", "xx")),
     {"source_lang": "en", "moses_no_dash_splits": True, "moses_no_escape": True},
 ]
-STOCK = [MosesTokenizer(MosesTokenizerConfig(**setting)) for setting in SETTINGS]
-CHANGED = [MosesTokenizer(MosesTokenizerConfig(**setting)) for setting in SETTINGS]
-for tokenizer in CHANGED:
-    skip_idle_work(tokenizer)
+
+
+@functools.cache
+def stock():
+    return [MosesTokenizer(MosesTokenizerConfig(**setting)) for setting in SETTINGS]
+
+
+@functools.cache
+def changed():
+    made = [MosesTokenizer(MosesTokenizerConfig(**setting)) for setting in SETTINGS]
+    for tokenizer in made:
+        skip_idle_work(tokenizer)
+    return made
+
+
+def encoded(tokenizers, text):
+    return [own.encode(text) for own in tokenizers]
 
 
 def imported_lazily():
@@ -43,17 +57,17 @@ def imported_lazily():
     return made
 
 
-LAZY = imported_lazily()
-LANGUAGES = ("en", "fr", "zh")
-LAZY_TOKENIZERS = [LAZY.MosesTokenizer(language) for language in LANGUAGES]
-EAGER_TOKENIZERS = [sys.modules["sacremoses"].MosesTokenizer(own) for own in LANGUAGES]
+@functools.cache
+def lazy_and_eager():
+    modules = imported_lazily(), importlib.import_module("sacremoses")
+    return [[own.MosesTokenizer(language) for language in ("en", "fr", "zh")] for own in modules]
 
 
 @given(text=texts)
 def test_patterns_that_are_compiled_when_needed_are_the_same(text):
     lazy, eager = (
         [own.tokenize(text, aggressive_dash_splits=True) for own in tokenizers]
-        for tokenizers in (LAZY_TOKENIZERS, EAGER_TOKENIZERS)
+        for tokenizers in lazy_and_eager()
     )
     assert lazy == eager
 
@@ -72,12 +86,12 @@ def test_long_patterns_are_compiled_when_needed():
 
 @given(text=texts)
 def test_tokens_are_those_of_sacremoses(text):
-    assert [changed.encode(text) for changed in CHANGED] == [stock.encode(text) for stock in STOCK]
+    assert encoded(changed(), text) == encoded(stock(), text)
 
 
 @pytest.mark.parametrize("text", ["a,b", "1,2", "a-b", "don't", "l'eau", "e.g. x", "No. a", "½.x"])
 def test_each_rule_still_applies(text):
-    assert [changed.encode(text) for changed in CHANGED] == [stock.encode(text) for stock in STOCK]
+    assert encoded(changed(), text) == encoded(stock(), text)
 
 
 @pytest.mark.parametrize("name", [*moses.SUBSTITUTIONS, *moses.LISTS_OF_SUBSTITUTIONS])
@@ -86,13 +100,13 @@ def test_the_rules_are_replaced_in_this_tokeniser_only(name):
         rules = getattr(tokenizer.tok, name)
         return [rule[0] for rule in ([rules] if name in moses.SUBSTITUTIONS else rules)]
 
-    assert all(isinstance(pattern, PatternWithCharacter) for pattern in patterns(CHANGED[0]))
-    assert not any(isinstance(pattern, PatternWithCharacter) for pattern in patterns(STOCK[0]))
+    assert all(isinstance(pattern, PatternWithCharacter) for pattern in patterns(changed()[0]))
+    assert not any(isinstance(pattern, PatternWithCharacter) for pattern in patterns(stock()[0]))
 
 
 def test_a_changed_tokeniser_can_be_pickled():
     text = "don't, e.g. x"
-    assert pickle.loads(pickle.dumps(CHANGED[0])).encode(text) == STOCK[0].encode(text)
+    assert pickle.loads(pickle.dumps(changed()[0])).encode(text) == stock()[0].encode(text)
 
 
 def with_a_pattern_of_its_own():
@@ -101,8 +115,9 @@ def with_a_pattern_of_its_own():
     return tokenizer
 
 
-@pytest.mark.parametrize("other", [None, SimpleNamespace(), with_a_pattern_of_its_own()])
-def test_other_tokenisers_stay(other):
+@pytest.mark.parametrize("make", [lambda: None, SimpleNamespace, with_a_pattern_of_its_own])
+def test_other_tokenisers_stay(make):
+    other = make()
     before = repr(vars(other).keys()) if other is not None else None
     skip_idle_work(other)
     if isinstance(other, MosesTokenizer):
