@@ -19,6 +19,7 @@ ELSEWHERE = {
     "benchmarks/gpu/gpu_tests.py": "scripts/test_measure_gpu.py",
     "benchmarks/gpu/measuring.py": "scripts/test_measure_gpu.py",
     "benchmarks/gpu/models.py": "scripts/test_measure_gpu.py",
+    "benchmarks/gpu/papers.py": "scripts/test_measure_gpu.py",
     "benchmarks/gpu/process.py": "scripts/test_measure_gpu.py",
     "benchmarks/gpu/results.py": "scripts/test_measure_gpu.py",
     "benchmarks/gpu/rows.py": "scripts/test_measure_gpu.py",

@@ -95,8 +95,12 @@ def section(results: Optional[Results]) -> str:
 
 def speed(rows: dict[str, dict[str, Any]], claim: Claim) -> str:
     """Our speed; empty if a row is missing or has failed."""
-    ratios = [rows.get(row.name, {}).get("ratio") for row in (claim.row, claim.other) if row]
-    if None in ratios:
+    to_fairseq = [
+        rows[row.name]["ratio"]
+        for row in (claim.row, claim.other)
+        if row is not None and "ratio" in rows.get(row.name, {})
+    ]
+    if len(to_fairseq) < 1 + (claim.other is not None):
         return ""
-    ratio, *others = ratios
+    ratio, *others = to_fairseq
     return f"{ratio / others[0] if others else ratio:.2f}x"
