@@ -98,7 +98,7 @@ def rows(
             continue
         begins = {
             "k": str(row["block_size"]),
-            "heads": row["heads"],
+            "heads": f"ours, {row['heads'] or 'none'}",
             **{name: row[name] for name in left},
         }
         line = lines.setdefault(tuple(begins.values()), {**begins, **dict.fromkeys(columns, "")})
