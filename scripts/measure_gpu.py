@@ -29,6 +29,7 @@ from benchmarks.gpu.results import Results
 from benchmarks.gpu.rows import Row
 from benchmarks.gpu.session import Session
 from examples.common import arguments
+from examples.common.table import write_section
 from fairseq_fastdec.processes.errors import INTERRUPTED, end_with, errors_in_one_line
 from fairseq_fastdec.translating.command_line import positive
 
@@ -105,7 +106,7 @@ def write_tables(found: Results, args: argparse.Namespace) -> None:
         ValueError: for rows of a CPU.
     """
     for page, part in ((args.page, results.section(found)), (args.papers, papers.section(found))):
-        results.write_section(page, part)
+        write_section(page, results.SECTION, part)
 
 
 def opened(args: argparse.Namespace, device: str) -> Results:

@@ -7,7 +7,7 @@ from typing import Any, Optional
 import torch
 
 from examples.common import commands
-from examples.common.table import between_marks, untitled
+from examples.common.table import distinct, untitled
 from fairseq_fastdec.data import atomic_files
 
 from .measuring import FAIRSEQ, OURS
@@ -76,12 +76,6 @@ class Results:
     def measured(self) -> list[dict[str, Any]]:
         """All rows and the tests, each with where it is from."""
         return [*self.rows.values(), *([self.tests] if self.tests else [])]
-
-
-def write_section(page: Path, section: str) -> None:
-    """Write the section of a page that has the tables."""
-    text = page.read_text(encoding="utf-8")
-    atomic_files.write_text(page, between_marks(text, SECTION, section))
 
 
 def origin(device: str, commit: Optional[str]) -> dict[str, Any]:
@@ -154,10 +148,7 @@ def origins(results: Results) -> str:
     found = results.measured()
     if not all(own["on_gpu"] for own in found):
         raise ValueError("--json: has rows of a CPU, whose tables are not those of a GPU")
-    date, device, commit, version = (
-        ", ".join(dict.fromkeys(str(own[name]) for own in found))
-        for name in ("date", "device", "commit", "torch")
-    )
+    date, device, commit, version = distinct(found, "date", "device", "commit", "torch")
     return f"{date} · {device} · commit {commit} · torch {version} · `{COMMAND}`"
 
 

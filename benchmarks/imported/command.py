@@ -16,7 +16,7 @@ from typing import Any, Optional
 from benchmarks.compare.measurement import peak_memory
 from examples.common import commands
 from examples.common.en_de import EN_DE
-from examples.common.table import between_marks, untitled
+from examples.common.table import distinct, untitled, write_section
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.processes.errors import errors_in_one_line
 from fairseq_fastdec.translating.command_line import positive
@@ -102,9 +102,8 @@ def run(args: argparse.Namespace, sizes: dict[str, Any]) -> list[dict[str, Any]]
                     add_row(args.json, rows[-1])
     print(untitled(table(rows)))
     if args.page is not None:
-        page = args.page.read_text(encoding="utf-8")
         text = section(json.loads(args.json.read_text(encoding="utf-8")))
-        atomic_files.write_text(args.page, between_marks(page, "imported", text))
+        write_section(args.page, "imported", text)
     return rows
 
 
@@ -203,10 +202,7 @@ def add_row(path: Path, row: dict[str, Any]) -> None:
 
 def section(rows: list[dict[str, Any]]) -> str:
     """The section of a page with the rows of several runs."""
-    dates, machines, commits = (
-        ", ".join(dict.fromkeys(row[name] for row in rows))
-        for name in ("date", "machine", "commit")
-    )
+    dates, machines, commits = distinct(rows, "date", "machine", "commit")
     return (
         f"## Imported models\n\n{dates} · machine {machines} · commit {commits} · `{PROGRAM}`\n\n"
         f"{ABOUT}\n\n{untitled(table(rows))}\n"

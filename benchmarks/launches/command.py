@@ -16,8 +16,7 @@ from benchmarks.gpu.measuring import own_generator
 from benchmarks.gpu.models import Prepared, of_pairs, random_batches
 from benchmarks.gpu.rows import Entrant
 from benchmarks.profile_engine.command import random_model, translation
-from examples.common.table import between_marks, untitled
-from fairseq_fastdec.data import atomic_files
+from examples.common.table import untitled, write_section
 from fairseq_fastdec.decoding import constraints
 from fairseq_fastdec.decoding.methods import outputs
 from fairseq_fastdec.engine.kernels import loading
@@ -71,8 +70,7 @@ def main() -> None:
     text = table({name: counts_of(name) for name in (*FAIRSEQ, *METHODS)})
     print(text)
     if args.page is not None:
-        page = args.page.read_text(encoding="utf-8")
-        atomic_files.write_text(args.page, between_marks(page, "launches", text + "\n"))
+        write_section(args.page, "launches", text + "\n")
 
 
 def table(counts: dict[str, list[Counts]]) -> str:

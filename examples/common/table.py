@@ -3,9 +3,10 @@
 import json
 import re
 import statistics
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Optional
+from typing import Any, Optional
 
 from benchmarks.compare.scoring import Scorer
 from fairseq_fastdec.data import atomic_files
@@ -157,6 +158,18 @@ def between_marks(page: str, name: str, text: str) -> str:
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     inside = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     return inside.sub(lambda _: begin + text + end, page)
+
+
+def write_section(page: Path, name: str, text: str) -> None:
+    """Write a text between the marks of a page, see :func:`between_marks`."""
+    whole = page.read_text(encoding="utf-8")
+    atomic_files.write_text(page, between_marks(whole, name, text))
+
+
+def distinct(rows: Iterable[dict[str, Any]], *names: str) -> list[str]:
+    """For each name, the different values of all rows, in order."""
+    rows = list(rows)
+    return [", ".join(dict.fromkeys(str(row[name]) for row in rows)) for name in names]
 
 
 def grouped(runs: list[Run]) -> list[list[Run]]:

@@ -4,8 +4,7 @@ import statistics
 from typing import Any
 
 from examples.common import commands
-from examples.common.table import between_marks, signed, untitled
-from fairseq_fastdec.data import atomic_files
+from examples.common.table import distinct, signed, untitled, write_section
 
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
 # The name of the section in the page.
@@ -35,17 +34,13 @@ FIELDS = ("heads", "block_size", "setting", "acceptance")
 
 def write(figures: list[dict[str, Any]]) -> None:
     """Write the section of the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    atomic_files.write_text(PAGE, between_marks(text, SECTION, section(figures)))
+    write_section(PAGE, SECTION, section(figures))
 
 
 def section(figures: list[dict[str, Any]]) -> str:
     """The tables of all figures, with where they are from."""
-    dates, commits, processors = (
-        ", ".join(dict.fromkeys(row[name] for row in figures))
-        for name in ("date", "commit", "processor")
-    )
-    accepted = [row for row in figures if row["setting"] in SETTINGS[2:] and row["block_size"] > 1]
+    dates, commits, processors = distinct(figures, "date", "commit", "processor")
+    accepted = [row for row in figures if row["setting"] in SETTINGS[2:]]
     parts = [
         f"{dates} · {processors} · commit {commits}",
         signed("BLEU / mean accepted block size"),

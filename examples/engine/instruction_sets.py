@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from examples.common import commands
-from examples.common.table import between_marks, untitled
+from examples.common.table import distinct, untitled, write_section
 from examples.engine.methods import MODELS, PAGE, comparison, parser_of, prepare
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.engine.kernels import loading
@@ -52,8 +52,7 @@ def main() -> None:
     for isa in args.instruction_sets:
         figures[isa] = measured(isa, args)
         atomic_files.write_text(FIGURES, json.dumps(figures, indent=1) + "\n")
-    page = PAGE.read_text(encoding="utf-8")
-    atomic_files.write_text(PAGE, between_marks(page, "instruction_sets", section(figures)))
+    write_section(PAGE, "instruction_sets", section(figures))
 
 
 def parse_args() -> argparse.Namespace:
@@ -118,10 +117,7 @@ def section(figures: dict[str, Any]) -> str:
                 search, {key: str(own) for key, own in search._asdict().items()}
             )
             shown[f"`{isa}`"] = ratio(row["seconds"])
-    dates, machines, commits = (
-        ", ".join(dict.fromkeys(own[name] for own in figures.values()))
-        for name in ("date", "machine", "commit")
-    )
+    dates, machines, commits = distinct(figures.values(), "date", "machine", "commit")
     return (
         f"## Instruction sets\n\n{dates} · machine {machines} · commit {commits} · {COMMAND}\n\n"
         "Each column is an instruction set: CTranslate2's time divided by this "
