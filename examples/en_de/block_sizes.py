@@ -6,8 +6,9 @@
     python examples/en_de/block_sizes.py --block-sizes 4 --settings both  # one cell
 
 As in the paper, each cell has a model of its own: the pre-trained base with k new heads, trained
-on the training data or on a teacher's translations, while the base is frozen or fine-tuned. Models
-of different seeds share nothing but the teacher. ``--heads`` adds this package's loss and heads.
+on the training data or on a teacher's translations for as many updates as the base, while the base
+is frozen or fine-tuned. Models of different seeds share nothing but the teacher. ``--heads`` adds
+this package's loss and heads.
 
 Every command is printed. An interrupted run is resumed, and existing results are not computed
 again. Cells are written to ``benchmarks/block_sizes.json`` as soon as they are known, and the
@@ -33,7 +34,6 @@ BLOCK_SIZES = (1, 2, 4, 6, 8, 10)
 # The beam search of Vaswani et al. (2017), used by the paper's teacher.
 BEAM_SEARCH = ["--decoding", "beam", "--beam", "4", "--lenpen", "0.6"]
 TEACHERS_SEED = 4
-UPDATES = 2000
 SHARED = ["--block-ffn", "shared"]
 HEADS: dict[str, list[str]] = {
     # One feed-forward layer for all heads, p_1 included; each update trains one head.
@@ -52,7 +52,7 @@ class Setting(NamedTuple):
     """A column of the table."""
 
     distilled: bool
-    training: list[str]
+    fine_tuned: bool
 
     @property
     def data(self) -> str:
@@ -60,13 +60,11 @@ class Setting(NamedTuple):
         return "distilled/data" if self.distilled else "data"
 
 
-FROZEN = [*en_de.schedule(750, 2e-3, 100, UPDATES), "--freeze-base"]
-FINE_TUNED = en_de.schedule(750, 5e-4, 100, UPDATES)
 SETTINGS = {
-    "regular": Setting(distilled=False, training=FROZEN),
-    "distillation": Setting(distilled=True, training=FROZEN),
-    "fine tuning": Setting(distilled=False, training=FINE_TUNED),
-    "both": Setting(distilled=True, training=FINE_TUNED),
+    "regular": Setting(distilled=False, fine_tuned=False),
+    "distillation": Setting(distilled=True, fine_tuned=False),
+    "fine tuning": Setting(distilled=False, fine_tuned=True),
+    "both": Setting(distilled=True, fine_tuned=True),
 }
 ACCEPTANCE: dict[str, list[str]] = {
     "exact": [],
@@ -168,8 +166,9 @@ def cells(args: argparse.Namespace) -> list[Cell]:
                     if block_size == 1:
                         found += [cell.base] * (cell.base not in found)
                         continue
-                    fine_tuned = SETTINGS[name].training is FINE_TUNED
-                    allowed = acceptances(block_size, args.acceptances) if fine_tuned else ["exact"]
+                    allowed = ["exact"]
+                    if SETTINGS[name].fine_tuned:
+                        allowed = acceptances(block_size, args.acceptances)
                     found += [cell._replace(acceptance=acceptance) for acceptance in allowed]
     return found
 
@@ -201,8 +200,9 @@ def train(work: Path, recipe: en_de.Recipe, cell: Cell) -> None:
         commands.run(
             [*en_de.train_command(work / setting.data, folder, recipe, seed=cell.seed)]
             + ["--arch", "blockwise_transformer", "--block-size", cell.block_size]
-            + ["--criterion", "random_sub_loss", "--label-smoothing", "0.1", "--dropout", "0.1"]
-            + [*HEADS[cell.heads], *setting.training]
+            + ["--criterion", "random_sub_loss", "--label-smoothing", "0.1"]
+            + [*HEADS[cell.heads], *recipe.baseline_options]
+            + ["--freeze-base"] * (not setting.fine_tuned)
             + ["--finetune-from-model", work / cell.base.model / "checkpoint_last.pt"]
         )
         commands.mark_finished(folder)

@@ -186,7 +186,7 @@ def test_all_commands_of_table_1_parse(tmp_path, monkeypatch, heads):
         parsed.append(options.parse_args_and_arch(parser, [str(word) for word in words[1:]]))
     assert len(trained) == 6 and len(parsed) == 4
     assert [Path(args.save_dir).name for args in parsed] == [cell.model for cell in trained[2:]]
-    assert {(args.block_size, args.max_update, args.seed) for args in parsed} == {(4, 2000, 2)}
+    assert {(args.block_size, args.max_update, args.seed) for args in parsed} == {(4, 4000, 2)}
     assert [args.freeze_base for args in parsed] == [True, True, False, False]
     # As in the paper, every model begins with the base that has seen the same data.
     assert [Path(args.finetune_from_model).parent.name for args in parsed] == [
