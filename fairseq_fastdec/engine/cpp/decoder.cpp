@@ -79,17 +79,6 @@ void KeyValueCache::write(int64_t slot, int64_t first, const float *keys_values,
       }
 }
 
-void KeyValueCache::copy(const std::vector<int64_t> &origins, int64_t length, int64_t n_threads) {
-  Move move = {};
-  const int64_t number = bytes_of_number();
-  move.n_threads = n_threads, move.data = static_cast<char *>(cache.data);
-  move.n_parts = n_parts(), move.n_slots = cache.slots, move.n_heads = n_heads;
-  move.part = cache.part * number, move.slot = cache.slot * number;
-  move.head = cache.head * number, move.used = length * head_dim * number;
-  move.origins = origins.data(), move.n = int64_t(origins.size());
-  run(move);
-}
-
 Decoder::Member::Member(const Model &model)
     : rows(KeyValueCache::of_rows(model.decoder, model.rounds_keys)), sources(model.decoder, model.rounds_keys), step() {
   step.network = model.decoder;
@@ -113,17 +102,21 @@ std::vector<int64_t> Decoder::free_sources(int64_t n) {
     if (slot >= int64_t(lengths.size()) || !lengths[slot]) slots.push_back(slot);
   for (Member &member : members)
     member.source_lengths.resize(std::max<size_t>(lengths.size(), slots.back() + 1), 0);
+  dropped_slots.resize(lengths.size());
   return slots;
 }
 
 void Decoder::free_source(int64_t slot) {
   for (Member &member : members) member.source_lengths[slot] = 0;
+  free_slots.insert(free_slots.end(), dropped_slots[slot].begin(), dropped_slots[slot].end());
+  dropped_slots[slot].clear();
 }
 
-int64_t Decoder::free_slot() {
-  if (free_slots.empty()) return n_slots++;
-  const int64_t slot = free_slots.back();
-  free_slots.pop_back();
+int64_t Decoder::free_slot(int64_t source) {
+  std::vector<int64_t> &slots = dropped_slots[source].empty() ? free_slots : dropped_slots[source];
+  if (slots.empty()) return n_slots++;
+  const int64_t slot = slots.back();
+  slots.pop_back();
   return slot;
 }
 
@@ -147,8 +140,9 @@ void Decoder::add(const std::vector<const Request *> &sentences) {
     keep_sources(n_models(), {{}, std::vector<int64_t>(slots.size(), 0)}, slots);
   for (int64_t slot : slots) {
     past.push_back(0);
-    row_slots.push_back(free_slot());
+    row_slots.push_back(free_slot(slot));
     row_source.push_back(slot);
+    if (!token_slots.empty()) token_slots.emplace_back();
   }
 }
 
@@ -233,7 +227,10 @@ void Decoder::reserve_rows(int64_t length) {
   const Cache &cache = members[0].rows.cache;
   if (n_slots <= cache.slots && length <= cache.length) return;
   std::vector<int64_t> used(n_slots, 0);
-  for (int64_t row = 0; row < n_rows(); ++row) used[row_slots[row]] = past[row];
+  for (int64_t row = 0; row < n_rows(); ++row) {
+    used[row_slots[row]] = past[row];
+    for (int64_t slot : dropped_slots[row_source[row]]) used[slot] = past[row];
+  }
   for (Member &member : members)
     member.rows.reserve(n_slots, std::max(length, FIRST_LENGTH), used);
 }
@@ -245,12 +242,13 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins, in
     longest = std::max(longest, past[row] + begins[number + 1] - begins[number]);
   }
   reserve_rows(longest);
+  const int32_t *const *slots = token_slots_with(begins, n_resting);
   for (int64_t number = 0; number < int64_t(members.size()); ++number) {
     Member &member = members[number];
     Step &task = member.step;
     task.n_threads = own_threads, task.rows = member.rows.cache;
     set_rows(number, n_resting, task);
-    task.row_slots = row_slots.data() + n_resting;
+    task.row_slots = row_slots.data() + n_resting, task.token_slots = slots;
     task.begins = begins.data(), task.tokens = tokens;
     task.features = member.features.reserve(task.n() * task.network.dim);
     task.attention = nullptr;
@@ -262,6 +260,20 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins, in
     }
     run(task, member.scratch);
   }
+}
+
+const int32_t *const *Decoder::token_slots_with(const std::vector<int64_t> &begins,
+                                                int64_t n_resting) {
+  if (token_slots.empty()) return nullptr;
+  token_slots_data.clear();
+  for (int64_t row = n_resting; row < n_rows(); ++row) {
+    const int64_t number = row - n_resting;
+    std::vector<int32_t> &slots = token_slots[row];
+    slots.resize(past[row]);
+    slots.resize(past[row] + begins[number + 1] - begins[number], int32_t(row_slots[row]));
+    token_slots_data.push_back(slots.data());
+  }
+  return token_slots_data.data();
 }
 
 void Decoder::append_attention(int64_t row, int64_t token, std::vector<float> &to) const {
@@ -289,12 +301,15 @@ void Decoder::set_rows(int64_t member, int64_t n_resting, Step &task) {
 
 void Decoder::remove(int64_t row) {
   const int64_t last = n_rows() - 1;
+  dropped_slots[row_source[row]].push_back(row_slots[row]);
   free_source(row_source[row]);
-  free_slots.push_back(row_slots[row]);
   for (auto *own : {&past, &row_slots, &row_source}) {
     (*own)[row] = (*own)[last];
     own->pop_back();
   }
+  if (token_slots.empty()) return;
+  token_slots[row].swap(token_slots[last]);
+  token_slots.pop_back();
 }
 
 void Decoder::gather(const std::vector<int64_t> &origins) {
@@ -312,21 +327,26 @@ void Decoder::gather(const std::vector<int64_t> &origins) {
     row_slots[row] = old_slots[origin];
     has_heir[origin] = 1;
   }
-  for (int64_t row = 0; row < n_old; ++row) {
-    if (!has_heir[row]) free_slots.push_back(old_slots[row]);
-    if (!has_row[old_source[row]]) free_source(old_source[row]);
-  }
-  if (copies.empty()) return;
-  int64_t longest = 0;
-  for (int64_t row : copies) {
-    row_slots[row] = free_slot();
-    longest = std::max(longest, past[row]);
-  }
-  reserve_rows(longest);
-  std::vector<int64_t> from(n_slots);
-  std::iota(from.begin(), from.end(), 0);
-  for (int64_t row : copies) from[row_slots[row]] = old_slots[origins[row]];
-  for (Member &member : members) member.rows.copy(from, longest, own_threads);
+  for (int64_t row = 0; row < n_old; ++row)
+    if (!has_heir[row]) dropped_slots[old_source[row]].push_back(old_slots[row]);
+  for (int64_t source : old_source)
+    if (!has_row[source]) free_source(source);
+  if (!copies.empty() && token_slots.empty())
+    for (int64_t row = 0; row < n_old; ++row)
+      token_slots.emplace_back(old_past[row], int32_t(old_slots[row]));
+  if (!token_slots.empty()) gather_token_slots(origins);
+  for (int64_t row : copies) row_slots[row] = free_slot(row_source[row]);
+  for (int64_t row = 1; row < n; ++row)
+    assert(row_source[row] != row_source[row - 1] || past[row] == past[row - 1]);
+}
+
+void Decoder::gather_token_slots(const std::vector<int64_t> &origins) {
+  std::vector<std::vector<int32_t>> old;
+  old.swap(token_slots);
+  std::vector<int64_t> n_heirs(old.size(), 0);
+  for (int64_t origin : origins) ++n_heirs[origin];
+  for (int64_t origin : origins)
+    token_slots.push_back(--n_heirs[origin] ? old[origin] : std::move(old[origin]));
 }
 
 }  // namespace fastdec

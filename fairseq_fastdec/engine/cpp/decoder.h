@@ -32,8 +32,6 @@ class KeyValueCache {
   void reserve(int64_t n, int64_t length, const std::vector<int64_t> &used);
   // Writes [n tokens, layers, 2, heads, head_dim] to the beginning of a slot.
   void write(int64_t slot, int64_t first, const float *keys_values, int64_t n);
-  // Slot i becomes a copy of the first `length` tokens of slot origins[i].
-  void copy(const std::vector<int64_t> &origins, int64_t length, int64_t n_threads);
 
   Cache cache = {};
 
@@ -48,9 +46,11 @@ class KeyValueCache {
   Buffer<char> memory;
 };
 
-// Rows are numbered from 0. Each row has a slot for its keys and values, and belongs to a source,
-// whose keys and values are in a slot of another cache. Reordered rows keep their slots, so that
-// only duplicated rows are copied.
+// Rows are numbered from 0. Each row has a slot for the keys and values of its new tokens, and belongs
+// to a source, whose keys and values are in a slot of another cache. A duplicated row gets a slot of
+// its own, and goes on reading its first tokens where they are: hypotheses of a beam share the keys
+// of their common prefix. All rows of a source have the same length, so that no slot has two tokens
+// in the same place.
 class Decoder {
  public:
   explicit Decoder(Models models);
@@ -88,7 +88,7 @@ class Decoder {
   // Removes a row; the last row takes its place.
   void remove(int64_t row);
   // Row i becomes a copy of row origins[i]. Rows may be dropped, reordered and duplicated; sources
-  // without rows are removed.
+  // without rows are removed. Rows with the same source remain adjacent.
   void gather(const std::vector<int64_t> &origins);
 
   // Sets the rows of a task, without the first n_resting ones, and their sources.
@@ -112,7 +112,12 @@ class Decoder {
   // Slots of sources are the same in all models.
   std::vector<int64_t> free_sources(int64_t n);
   void free_source(int64_t slot);
-  int64_t free_slot();
+  // A slot for a row of a source.
+  int64_t free_slot(int64_t source);
+  // Moves the slots of tokens to the rows' heirs: row i continues row origins[i].
+  void gather_token_slots(const std::vector<int64_t> &origins);
+  // Notes that a row's own slot has its new tokens, and returns the slots of all rows.
+  const int32_t *const *token_slots_with(const std::vector<int64_t> &begins, int64_t n_resting);
   // Makes room for the slots of all rows, of `length` tokens.
   void reserve_rows(int64_t length);
 
@@ -122,8 +127,13 @@ class Decoder {
   std::vector<Member> members;
   // By row: length, slot, and slot of the source.
   std::vector<int64_t> past, row_slots, row_source;
+  // By row: the slot of each token. Empty until a row is duplicated.
+  std::vector<std::vector<int32_t>> token_slots;
+  std::vector<const int32_t *> token_slots_data;  // for a step
   int64_t n_slots = 0;
   std::vector<int64_t> free_slots;
+  // By source: the slots of dropped rows, which other rows may still read.
+  std::vector<std::vector<int64_t>> dropped_slots;
   // Temporary memory.
   Buffer<float> encoded, encoder_scratch, keys_values, gathered;
   Buffer<char> encoder_cache;

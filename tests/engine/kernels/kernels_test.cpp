@@ -198,19 +198,23 @@ void test_rounded_products(const Format &format, const InstructionSet &set, bool
       }
 }
 
-// The recurrent unit over the new tokens of two rows, one of which has a past, in several threads.
+// The recurrent unit over the new tokens of two rows, in several threads. One row has a past, in its
+// own slot or in another one.
 template <typename Vec>
-void test_recurrence(int64_t dim, int64_t n_threads) {
+void test_recurrence(int64_t dim, int64_t n_threads, bool is_scattered) {
   const int64_t begins[] = {0, 3, 5}, slots[] = {1, 0}, length = 6;
   int64_t past[] = {0, 2};
+  const int32_t slots_of_first[] = {1, 1, 1}, slots_of_second[] = {2, 2, 0, 0};
+  const int32_t *const token_slots[] = {slots_of_first, slots_of_second};
   Layer layer = {};
   Step step = {};
   step.network.dim = dim, step.network.n_layers = 1, step.network.layers = &layer;
   step.begins = begins, step.past = past, step.row_slots = slots, step.n_rows = 2;
-  auto states = random_floats(2 * length * dim), x = random_floats(5 * dim);
+  if (is_scattered) step.token_slots = token_slots;
+  auto states = random_floats(3 * length * dim), x = random_floats(5 * dim);
   auto inputs = random_floats(5 * 2 * dim, -3, 3);
   const auto old_states = states, old_x = x;
-  step.rows.data = states.data(), step.rows.slots = 2, step.rows.length = length;
+  step.rows.data = states.data(), step.rows.slots = 3, step.rows.length = length;
   step.rows.head = step.rows.slot = length * dim;
   for (int64_t thread = 0; thread < n_threads; ++thread) {
     Workspace own = {};
@@ -220,7 +224,8 @@ void test_recurrence(int64_t dim, int64_t n_threads) {
   for (int64_t row = 0; row < 2; ++row)
     for (int64_t i = 0; i < dim; ++i) {
       const int64_t slot = slots[row] * length * dim + i;
-      double state = past[row] ? old_states[slot + (past[row] - 1) * dim] : 0;
+      const int64_t slot_of_past = is_scattered ? 2 * length * dim + i : slot;
+      double state = past[row] ? old_states[slot_of_past + (past[row] - 1) * dim] : 0;
       for (int64_t at = begins[row]; at < begins[row + 1]; ++at) {
         const double forget = 1 / (1 + std::exp(-double(inputs[at * 2 * dim + dim + i])));
         state = forget * state + (1 - forget) * inputs[at * 2 * dim + i];
@@ -243,8 +248,8 @@ void test_attention(int64_t dim, int64_t n_keys, int64_t n_queries) {
   std::vector<float> weights(MOST_QUERIES * (n_keys + 16));
   Workspace own = {};
   own.query = of_queries.data(), own.attention_weights = weights.data(), own.n_weights = n_keys + 16;
-  Attention task = {own_keys.data(), own_values.data(), std::is_same_v<Number, Bf16>, dim,
-                    n_queries, queries.data(), contexts.data(), dim, dim, {}};
+  Attention task = {own_keys.data(), own_values.data(), nullptr, 0, std::is_same_v<Number, Bf16>,
+                    dim, n_queries, queries.data(), contexts.data(), dim, dim, {}};
   for (int64_t t = 0; t < n_queries; ++t) task.n_visible[t] = n_keys - n_queries + 1 + t;
   attend_to_head<Vec>(task, own);
   for (int64_t t = 0; t < n_queries; ++t) {
@@ -264,6 +269,24 @@ void test_attention(int64_t dim, int64_t n_keys, int64_t n_queries) {
       check_close(contexts[t * dim + i], expected, 1e-4, "attention");
     }
   }
+
+  // Keys that are scattered over slots give the same bits.
+  constexpr int64_t N_SLOTS = 3;
+  std::vector<Number> scattered_keys(N_SLOTS * n_keys * dim), scattered_values(N_SLOTS * n_keys * dim);
+  std::vector<int32_t> slots;
+  for (int64_t key = 0; key < n_keys; ++key) {
+    slots.push_back(int32_t(key * key % N_SLOTS));
+    const int64_t place = (slots[key] * n_keys + key) * dim;
+    std::copy_n(&own_keys[key * dim], dim, &scattered_keys[place]);
+    std::copy_n(&own_values[key * dim], dim, &scattered_values[place]);
+  }
+  const std::vector<float> expected = contexts;
+  contexts.assign(contexts.size(), 0);
+  task.keys = scattered_keys.data(), task.values = scattered_values.data();
+  task.slots = slots.data(), task.slot = n_keys * dim;
+  attend_to_head<Vec>(task, own);
+  for (size_t i = 0; i < contexts.size(); ++i)
+    check_close(contexts[i], expected[i], 0, "attention to scattered keys");
 }
 
 // The rules of a choice: two tokens are never possible or not everywhere, one has a penalty, and the
@@ -478,7 +501,9 @@ std::vector<double> test_all() {
   test_sums<Vec>();
   test_products<Vec>();
   for (int64_t dim : {4, 20, 64, 67})
-    for (int64_t n_threads : {1, 3}) test_recurrence<Vec>(dim, n_threads);
+    for (int64_t n_threads : {1, 3})
+      for (bool is_scattered : {false, true})
+        test_recurrence<Vec>(dim, n_threads, is_scattered);
   for (int64_t dim : {8, 20, 32, 64})
     for (int64_t n_queries : {1, 2, 4})
       for (int64_t n_keys : {4, 17, 40}) {

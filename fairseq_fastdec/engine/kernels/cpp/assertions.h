@@ -28,7 +28,12 @@ inline void assert_fits(const Step &step) {
   assert_inputs(step, step.network.tokens_per_step ? step.sources : step.rows);
   for (int64_t row = 0; row < step.n_rows; ++row) {
     assert(is_within(step.slot_of(row), step.rows.slots));
-    assert(is_within(step.past[row], step.rows.length - step.n_new(row) + 1));
+    const int64_t past = step.past[row], length = past + step.n_new(row);
+    assert(is_within(past, step.rows.length - step.n_new(row) + 1));
+    for (int64_t token = 0; token < length; ++token) {
+      assert(is_within(step.slot_of_token(row, token), step.rows.slots));
+      assert(token < past || step.slot_of_token(row, token) == step.slot_of(row));
+    }
     assert(!step.network.tokens_per_step || step.n_new(row) % step.network.tokens_per_step == 0);
     assert(!step.attention || step.source_lengths[step.row_source[row]] <= step.attention_width);
   }
@@ -40,15 +45,6 @@ inline void assert_fits(const SequentialHeads &heads) {
 
 inline void assert_fits(const Choice &task) {
   assert(is_within(task.eos, task.outputs) && task.penalized < task.outputs);
-}
-
-inline void assert_fits(const Move &move) {
-  assert(move.used <= move.head && move.n <= move.n_slots);
-  // No row is overwritten before it is copied.
-  for (int64_t i = 0; i < move.n; ++i) {
-    assert(is_within(move.origins[i], move.n_slots));
-    assert(move.origins[i] >= move.n || move.origins[move.origins[i]] == move.origins[i]);
-  }
 }
 
 }  // namespace

@@ -14,6 +14,10 @@ namespace fastdec {
 // that the previous ones see.
 struct Attention {
   const void *keys, *values;  // [length, dim] each
+  // [length], in which slot each key is, if `keys` and `values` are those of slot 0; null: they are
+  // in one slot. `slot` is the stride between slots.
+  const int32_t *slots;
+  int64_t slot;
   int64_t is_bf16, dim;
   int64_t n;  // tokens
   const float *queries;
@@ -29,11 +33,15 @@ typedef void (*Attend)(const Attention &task, const Workspace &own);
 
 namespace {
 
-// The keys and values of one head of a row or a source.
+// The keys and values of one head of a row or a source, see Attention.
 template <typename Number>
 struct Head {
-  const Number *keys, *values;  // [length, dim] each
-  int64_t dim;
+  const Number *keys, *values;
+  const int32_t *slots;
+  int64_t slot, dim;
+
+  // Where a key begins after `keys`, and its value after `values`.
+  int64_t place_of(int64_t key) const { return (slots ? slots[key] * slot : 0) + key * dim; }
 };
 
 // The dot product of a query and a key for the numbers after the last whole vectors. volatile keeps
@@ -69,7 +77,7 @@ INLINE void multiply_keys(const Queries<Number, N> &task, const float *const (&q
   constexpr bool in_order = std::is_same_v<Number, float>;
   const int64_t n = std::min<int64_t>(WIDTH, task.n_visible[N - 1] - first);
   for (int64_t i = 0; i < n; ++i) {
-    const Number *key = task.head.keys + (first + i) * task.head.dim;
+    const Number *key = task.head.keys + task.head.place_of(first + i);
     Vec sums[N][N_PARTS] = {};
     for (int64_t at = 0; at < whole; at += 2 * N_LANES) {
       UNROLL
@@ -97,7 +105,7 @@ INLINE Vec products_of_rest(const Queries<Number, N> &task, const float *query, 
                             int64_t n, int64_t whole) {
   float rest[width<Vec>()] = {};
   for (int64_t i = 0; i < n; ++i)
-    rest[i] = dot_of_rest(query, task.head.keys + (first + i) * task.head.dim, whole,
+    rest[i] = dot_of_rest(query, task.head.keys + task.head.place_of(first + i), whole,
                           task.head.dim);
   return load<Vec>(rest);
 }
@@ -159,7 +167,7 @@ INLINE void sum_values(const Queries<Number, N> &task, const float *weights, int
   };
   const int64_t n_shared = task.n_visible[0];
   for (int64_t key = 0; key < n_shared; ++key) {
-    const Number *value = head.values + key * head.dim + at;
+    const Number *value = head.values + head.place_of(key) + at;
     UNROLL
     for (int pair = 0; pair < PAIRS; ++pair) {
       const TwoVecs<Vec> some = load_two<Vec>(value + pair * 2 * WIDTH);
@@ -170,7 +178,7 @@ INLINE void sum_values(const Queries<Number, N> &task, const float *weights, int
   UNROLL
   for (int t = 0; t < N; ++t) {
     for (int64_t key = n_shared; key < task.n_visible[t]; ++key) {
-      const Number *value = head.values + key * head.dim + at;
+      const Number *value = head.values + head.place_of(key) + at;
       UNROLL
       for (int pair = 0; pair < PAIRS; ++pair)
         add(t, weights[t * stride + key], pair, load_two<Vec>(value + pair * 2 * WIDTH));
@@ -192,7 +200,7 @@ INLINE void sum_values_of_rest(const Head<Number> &head, int64_t n_keys, const f
     for (int64_t key = 0; key < n_keys; ++key) {
       // volatile: see dot_of_rest.
       const volatile float product =
-          weights[key] * to_float(head.values[key * head.dim + i]);
+          weights[key] * to_float(head.values[head.place_of(key) + i]);
       rest += product;
     }
     context[i] = rest / sum;
@@ -238,7 +246,7 @@ INLINE void attend_from(int64_t first, const Attention &task, const Workspace &o
   for (; first + N <= task.n; first += N) {
     Queries<Number, N> some;
     some.head = {static_cast<const Number *>(task.keys), static_cast<const Number *>(task.values),
-                 task.dim};
+                 task.slots, task.slot, task.dim};
     some.n_visible = task.n_visible + first;
     for (int t = 0; t < N; ++t) {
       some.query[t] = task.queries + (first + t) * task.query_step;
@@ -288,27 +296,94 @@ INLINE void write_keys(const Step &step, const float *qkv, int64_t row, Number *
   }
 }
 
-// Self-attention, from the queries, keys and values of the new tokens.
+// Self-attention of a row's new tokens in one head, from their queries, keys and values.
 template <typename Number>
-INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
-  const Network &network = step.network;
-  const int64_t dim = network.dim, head_dim = network.head_dim, n_heads = network.n_heads;
-  for (int64_t pair = own.number; pair < step.n_rows * n_heads; pair += own.count) {
-    const int64_t row = pair / n_heads, head = pair % n_heads;
-    Number *keys = keys_at<Number>(step.rows, layer, step.slot_of(row), head);
-    const float *qkv = own.queries + step.begins[row] * 3 * dim + head * head_dim;
-    float *context = own.context + step.begins[row] * dim + head * head_dim;
-    write_keys(step, qkv, row, keys);
-    const int64_t n = step.n_new(row);
-    for (int64_t token = 0; token < n; token += MOST_QUERIES) {
-      Attention task = {keys, keys + step.rows.part, step.rows.is_bf16, head_dim,
-                        std::min<int64_t>(MOST_QUERIES, n - token), qkv + token * 3 * dim,
-                        context + token * dim, 3 * dim, dim, {}, nullptr, 0};
-      for (int64_t t = 0; t < task.n; ++t)
-        task.n_visible[t] = n_visible_to(step, row, token + t);
-      attend(task, own);
+INLINE void attend_in_row(Attend attend, const Step &step, int64_t layer, int64_t row,
+                          int64_t head, const Workspace &own) {
+  const int64_t dim = step.network.dim, head_dim = step.network.head_dim;
+  const int32_t *const slots = step.token_slots ? step.token_slots[row] : nullptr;
+  Number *const own_keys = keys_at<Number>(step.rows, layer, step.slot_of(row), head);
+  const Number *const keys = slots ? keys_at<Number>(step.rows, layer, 0, head) : own_keys;
+  const float *qkv = own.queries + step.begins[row] * 3 * dim + head * head_dim;
+  float *context = own.context + step.begins[row] * dim + head * head_dim;
+  write_keys(step, qkv, row, own_keys);
+  const int64_t n = step.n_new(row);
+  for (int64_t token = 0; token < n; token += MOST_QUERIES) {
+    Attention task = {keys, keys + step.rows.part, slots, step.rows.slot, step.rows.is_bf16,
+                      head_dim, std::min(MOST_QUERIES, n - token), qkv + token * 3 * dim,
+                      context + token * dim, 3 * dim, dim, {}, nullptr, 0};
+    for (int64_t t = 0; t < task.n; ++t) task.n_visible[t] = n_visible_to(step, row, token + t);
+    attend(task, own);
+  }
+}
+
+// What a thread attends to at a time: one head, for the rows from `begin` to `end`, which have the
+// same source. Keys that these rows share are then read from memory once.
+struct Piece {
+  int64_t begin, end, head;
+};
+
+// The rows of long sentences fetch this number of keys ahead; the processor guesses the rest.
+constexpr int64_t MOST_FETCHED = 64;
+
+// Fetches a key and its value from memory.
+template <typename Number>
+INLINE void fetch_key(const Number *key, int64_t to_value, int64_t dim) {
+  constexpr int64_t LINE = 64 / sizeof(Number), NEARBY = 2;  // not into the first cache
+  for (int64_t at = 0; at < dim; at += LINE) {
+    __builtin_prefetch(key + at, 0, NEARBY);
+    __builtin_prefetch(key + to_value + at, 0, NEARBY);
+  }
+}
+
+template <typename Number>
+INLINE void fetch_rows(const Step &step, int64_t layer, const Piece &piece) {
+  const int64_t dim = step.network.head_dim;
+  const Number *const keys = keys_at<Number>(step.rows, layer, 0, piece.head);
+  for (int64_t row = piece.begin; row < piece.end; ++row) {
+    const int64_t n = std::min(step.past[row] + step.n_new(row), MOST_FETCHED);
+    for (int64_t token = 0; token < n; ++token) {
+      const int64_t slot = step.slot_of_token(row, token);
+      if (row == piece.begin || slot != step.slot_of_token(row - 1, token))
+        fetch_key(keys + slot * step.rows.slot + token * dim, step.rows.part, dim);
     }
   }
+}
+
+template <typename Number>
+INLINE void fetch_source(const Step &step, int64_t layer, const Piece &piece) {
+  const int64_t dim = step.network.head_dim, source = step.row_source[piece.begin];
+  const Number *const keys = keys_at<Number>(step.sources, layer, source, piece.head);
+  for (int64_t token = 0; token < std::min(step.source_lengths[source], MOST_FETCHED); ++token)
+    fetch_key(keys + token * dim, step.sources.part, dim);
+}
+
+// Runs the thread's pieces, each after the keys of the next one have been asked for.
+template <typename Fetch, typename Run>
+INLINE void run_pieces(const Step &step, const Workspace &own, Fetch fetch, Run run) {
+  int64_t number = 0;
+  Piece last = {};
+  for (int64_t begin = 0, end; begin < step.n_rows; begin = end) {
+    end = step.end_of_beam(begin);
+    for (int64_t head = 0; head < step.network.n_heads; ++head, ++number) {
+      if (number % own.count != own.number) continue;
+      const Piece piece = {begin, end, head};
+      fetch(piece);
+      if (last.end) run(last);
+      last = piece;
+    }
+  }
+  if (last.end) run(last);
+}
+
+template <typename Number>
+INLINE void self_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
+  run_pieces(
+      step, own, [&](const Piece &piece) { fetch_rows<Number>(step, layer, piece); },
+      [&](const Piece &piece) {
+        for (int64_t row = piece.begin; row < piece.end; ++row)
+          attend_in_row<Number>(attend, step, layer, row, piece.head, own);
+      });
 }
 
 // Where the attention of a token to its source goes; null if it is not needed.
@@ -318,29 +393,30 @@ INLINE float *attention_at(const Step &step, int64_t layer, int64_t head, int64_
   return step.attention + (token * n_heads + head) * step.attention_width;
 }
 
-// Cross-attention. Consecutive rows with the same source, as in a beam, share the loads of its
-// keys.
+// Cross-attention of the rows of a piece.
+template <typename Number>
+INLINE void attend_to_source(Attend attend, const Step &step, int64_t layer, const Piece &piece,
+                             const Workspace &own) {
+  const int64_t dim = step.network.dim, head_dim = step.network.head_dim;
+  const int64_t source = step.row_source[piece.begin], end = step.begins[piece.end];
+  const Number *keys = keys_at<Number>(step.sources, layer, source, piece.head);
+  for (int64_t token = step.begins[piece.begin]; token < end; token += MOST_QUERIES) {
+    const int64_t place = token * dim + piece.head * head_dim;
+    Attention task = {keys, keys + step.sources.part, nullptr, 0, step.sources.is_bf16, head_dim,
+                      std::min(MOST_QUERIES, end - token), own.queries + place,
+                      own.context + place, dim, dim, {},
+                      attention_at(step, layer, piece.head, token),
+                      step.network.aligned_heads * step.attention_width};
+    std::fill_n(task.n_visible, task.n, step.source_lengths[source]);
+    attend(task, own);
+  }
+}
+
 template <typename Number>
 INLINE void cross_attention(Attend attend, const Step &step, int64_t layer, const Workspace &own) {
-  const Network &network = step.network;
-  const int64_t dim = network.dim, head_dim = network.head_dim, n_heads = network.n_heads;
-  const int64_t n = step.n(), n_pieces = source_pieces(step);
-  const auto source_of = [&](int64_t token) { return step.row_source[step.row_of(token)]; };
-  for (int64_t piece = own.number; piece < n_pieces; piece += own.count) {
-    const int64_t head = piece % n_heads, begin = piece / n_heads * MOST_QUERIES;
-    const int64_t end = std::min(begin + MOST_QUERIES, n);
-    for (int64_t from = begin, to = begin; from < end; from = to) {
-      const int64_t source = source_of(from), place = from * dim + head * head_dim;
-      while (to < end && source_of(to) == source) ++to;
-      const Number *keys = keys_at<Number>(step.sources, layer, source, head);
-      Attention task = {keys, keys + step.sources.part, step.sources.is_bf16, head_dim, to - from,
-                        own.queries + place, own.context + place, dim, dim, {},
-                        attention_at(step, layer, head, from),
-                        network.aligned_heads * step.attention_width};
-      std::fill_n(task.n_visible, task.n, step.source_lengths[source]);
-      attend(task, own);
-    }
-  }
+  run_pieces(
+      step, own, [&](const Piece &piece) { fetch_source<Number>(step, layer, piece); },
+      [&](const Piece &piece) { attend_to_source<Number>(attend, step, layer, piece, own); });
 }
 
 enum class Keys { OF_ROWS, OF_SOURCES };

@@ -47,10 +47,11 @@ struct KeysSeen {
 };
 
 // The attention of a step's rows to these keys.
-INLINE Phase phase_of(const Step &step, const Cache &cache, KeysSeen keys, int64_t n_pieces) {
+INLINE Phase phase_of(const Step &step, const Cache &cache, KeysSeen keys) {
   const double size = 2 * step.network.dim, bytes = keys.n * size * (cache.is_bf16 ? 2 : 4);
   const double of_product = costs.of_product[FP32.number];
-  return {work_time(bytes, costs.of_byte, keys.n_seen * size, of_product), n_pieces};
+  return {work_time(bytes, costs.of_byte, keys.n_seen * size, of_product),
+          attention_pieces(step)};
 }
 
 // The phases of a layer of a step; all layers of a network have the same sizes.
@@ -65,9 +66,8 @@ INLINE void add_product(const Step &step, const Linear &linear, LayerPhases &to)
   to.n_meetings += quantizes_together(linear, n) ? 2 : 1;
 }
 
-INLINE void add_attention(const Step &step, const Cache &cache, KeysSeen keys, int64_t n_pieces,
-                          LayerPhases &to) {
-  to.phases[to.n++] = phase_of(step, cache, keys, n_pieces);
+INLINE void add_attention(const Step &step, const Cache &cache, KeysSeen keys, LayerPhases &to) {
+  to.phases[to.n++] = phase_of(step, cache, keys);
   to.n_meetings += 1;
 }
 
@@ -80,7 +80,7 @@ INLINE KeysSeen source_keys_of(const Step &step) {
 
 INLINE LayerPhases phases_of(const Step &step) {
   const Layer &layer = step.network.layers[0];
-  KeysSeen of_rows;
+  KeysSeen of_rows;  // as if rows of a beam had no key in common
   for (int64_t row = 0; row < step.n_rows; ++row)
     of_rows.add(step.past[row] + step.n_new(row), step.n_new(row));
   LayerPhases own;
@@ -89,12 +89,12 @@ INLINE LayerPhases phases_of(const Step &step) {
     own.n_meetings += 1;
   } else {
     add_product(step, layer.self_qkv, own);
-    add_attention(step, step.rows, of_rows, step.n_rows * step.network.n_heads, own);
+    add_attention(step, step.rows, of_rows, own);
     add_product(step, layer.self_out, own);
   }
   if (layer.cross_query.outputs) {
     add_product(step, layer.cross_query, own);
-    add_attention(step, step.sources, source_keys_of(step), source_pieces(step), own);
+    add_attention(step, step.sources, source_keys_of(step), own);
     add_product(step, layer.cross_out, own);
   }
   add_product(step, layer.fc1, own);
@@ -147,7 +147,7 @@ INLINE int64_t threads_for(const SequentialHeads &heads) {
     add_product(step, *linear, phases);
   if (heads.narrow.outputs) add_product(step, heads.narrow, phases);
   if (heads.from_features) add_product(step, heads.begin, phases);
-  add_attention(step, step.sources, source_keys_of(step), source_pieces(step), phases);
+  add_attention(step, step.sources, source_keys_of(step), phases);
   return threads_for(step, phases, 1);
 }
 

@@ -6,7 +6,6 @@
 #include "kernels_of_width.h"
 #include "multiply_adds.h"
 #include "proposal_chains.h"
-#include "row_moves.h"
 
 #include <stdexcept>
 #include <string>
@@ -201,15 +200,6 @@ void run(ProposalChains &task, Buffer<float> &of_heads, Buffer<float> &of_choice
   in_threads<ChainSteps, take_steps<run_sequential, best_tokens>>(
       &chains, std::max(chains.n_proposing, chains.n_choosing));
   heads.from_features = chains.features;
-}
-
-void run(Move &task) {
-  assert_fits(task);
-  // Without a byte to copy the source address may be null, which memcpy does not allow.
-  const int64_t bytes = task.n_parts * n_moved(task) * task.n_heads * task.used;
-  if (!bytes) return;
-  if (bytes < FEW_BYTES) task.n_threads = 1;
-  in_threads<Move, move_rows>(&task);
 }
 
 }  // namespace fastdec

@@ -48,7 +48,4 @@ void run(SequentialHeads &task, Buffer<float> &scratch);
 // Runs sequential heads step by step.
 void run(ProposalChains &task, Buffer<float> &of_heads, Buffer<float> &of_choice);
 
-// Copies rows of a cache to other slots.
-void run(Move &task);
-
 }  // namespace fastdec

@@ -80,7 +80,7 @@ INLINE void store_two(const TwoVecs<Vec> &vecs, float *to) {
   for (int i = 0; i < width<Vec>(); ++i) to[2 * i] = vecs.first[i], to[2 * i + 1] = vecs.second[i];
 }
 
-// The keys of a head; its values are at an offset of cache.part.
+// The keys of a head in one slot; its values are at an offset of cache.part.
 template <typename Number>
 INLINE Number *keys_at(const Cache &cache, int64_t layer, int64_t slot, int64_t head) {
   return static_cast<Number *>(cache.data) + layer * cache.layer + slot * cache.slot +

@@ -31,6 +31,12 @@ INLINE void read_token_for(int64_t n, const float *input, const float *gate, con
   std::copy_n(padded[4], n, x);
 }
 
+// The state [dim] after a token of a row.
+INLINE float *state_after(const Step &step, int64_t layer, int64_t row, int64_t token) {
+  const int64_t slot = step.slot_of_token(row, token);
+  return keys_at<float>(step.rows, layer, slot, 0) + token * step.network.dim;
+}
+
 // Runs the unit over the new tokens of all rows, and adds its outputs to x. The states after all
 // tokens are kept, so that a row can go back to any of them. Threads share the channels.
 template <typename Vec>
@@ -41,13 +47,13 @@ INLINE void run_recurrence(const Step &step, int64_t layer, const Workspace &own
   const int64_t end = std::min(dim, n_vectors * (own.number + 1) / own.count * WIDTH);
   float zeros[WIDTH] = {};
   for (int64_t row = 0; row < step.n_rows; ++row) {
-    float *const states = keys_at<float>(step.rows, layer, step.slot_of(row), 0);
     for (int64_t token = 0; token < step.n_new(row); ++token) {
       const int64_t at = step.begins[row] + token, place = step.past[row] + token;
       const float *const input = own.queries + at * 2 * dim;
-      float *const after = states + place * dim, *const x = own.x + at * dim;
+      float *const after = state_after(step, layer, row, place), *const x = own.x + at * dim;
+      const float *const last = place ? state_after(step, layer, row, place - 1) : nullptr;
       for (int64_t i = begin; i < end; i += WIDTH) {
-        const float *const before = place ? after - dim + i : zeros;
+        const float *const before = last ? last + i : zeros;
         if (end - i >= WIDTH)
           read_token<Vec>(input + i, input + dim + i, before, after + i, x + i);
         else

@@ -145,7 +145,9 @@ struct Step {
   const int64_t *begins;          // [n_rows + 1], the index of each row's first new token, and n
   const int64_t *tokens;          // [n], row by row
   int64_t *past;                  // [n_rows]
-  const int64_t *row_slots;       // [n_rows]; null: consecutive slots
+  const int64_t *row_slots;       // [n_rows], of new tokens; null: consecutive slots
+  // [n_rows][past + new], the slot of each token; null: all tokens of a row are in its own slot.
+  const int32_t *const *token_slots;
   const int64_t *row_source;      // [n_rows]
   const int64_t *source_lengths;  // [n_sources]; in an encoder these are the rows
   float *features;                // [n, dim]
@@ -161,6 +163,15 @@ struct Step {
     return std::upper_bound(begins, begins + n_rows, token) - begins - 1;
   }
   int64_t slot_of(int64_t row) const { return row_slots ? row_slots[row] : row; }
+  int64_t slot_of_token(int64_t row, int64_t token) const {
+    return token_slots ? token_slots[row][token] : slot_of(row);
+  }
+  // The end of the rows from `begin` on that have the same source, as in a beam.
+  int64_t end_of_beam(int64_t begin) const {
+    int64_t end = begin + 1;
+    while (end < n_rows && row_source[end] == row_source[begin]) ++end;
+    return end;
+  }
 };
 
 // One linear layer for n tokens.
@@ -272,17 +283,6 @@ struct TopK : Choice {
   const float *totals;  // [n], with `beams`: the scores of the states' outputs so far
   // Instead of ranking, writes the log-probabilities of all outputs to the first product's y.
   int64_t all_log_probs;
-};
-
-// Copies the rows of a cache to other slots.
-struct Move {
-  int64_t n_threads;
-  char *data;
-  int64_t n_parts, n_slots, n_heads;  // a part is the keys or the values of a layer
-  int64_t part, slot, head;           // strides in bytes
-  int64_t used;                       // bytes to copy per head
-  const int64_t *origins;             // [n], the slot that each slot becomes a copy of
-  int64_t n;
 };
 
 }  // namespace fastdec

@@ -31,10 +31,11 @@ namespace {
 // The maximum number of tokens that attend to the same keys together.
 constexpr int64_t MOST_QUERIES = 4;
 
-// The number of pieces of attention to sources, which threads share.
-INLINE int64_t source_pieces(const Step &step) {
-  const int64_t n = step.n();
-  return (n + MOST_QUERIES - 1) / MOST_QUERIES * step.network.n_heads;
+// The number of pieces of attention, which threads share.
+INLINE int64_t attention_pieces(const Step &step) {
+  int64_t n_beams = 0;
+  for (int64_t row = 0; row < step.n_rows; row = step.end_of_beam(row)) ++n_beams;
+  return n_beams * step.network.n_heads;
 }
 
 // The maximum number of keys of a query, with room for a last vector of any width.
