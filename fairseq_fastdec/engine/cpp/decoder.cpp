@@ -242,13 +242,13 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins, in
     longest = std::max(longest, past[row] + begins[number + 1] - begins[number]);
   }
   reserve_rows(longest);
-  const int32_t *const *slots = token_slots_with(begins, n_resting);
+  const std::vector<const int32_t *> slots = token_slots_with(begins, n_resting);
   for (int64_t number = 0; number < int64_t(members.size()); ++number) {
     Member &member = members[number];
     Step &task = member.step;
     task.n_threads = own_threads, task.rows = member.rows.cache;
     set_rows(number, n_resting, task);
-    task.row_slots = row_slots.data() + n_resting, task.token_slots = slots;
+    task.row_slots = row_slots.data() + n_resting, task.token_slots = slots.empty() ? nullptr : slots.data();
     task.begins = begins.data(), task.tokens = tokens;
     task.features = member.features.reserve(task.n() * task.network.dim);
     task.attention = nullptr;
@@ -262,18 +262,17 @@ void Decoder::step(const int64_t *tokens, const std::vector<int64_t> &begins, in
   }
 }
 
-const int32_t *const *Decoder::token_slots_with(const std::vector<int64_t> &begins,
-                                                int64_t n_resting) {
-  if (token_slots.empty()) return nullptr;
-  token_slots_data.clear();
-  for (int64_t row = n_resting; row < n_rows(); ++row) {
-    const int64_t number = row - n_resting;
+std::vector<const int32_t *> Decoder::token_slots_with(const std::vector<int64_t> &begins,
+                                                       int64_t n_resting) {
+  std::vector<const int32_t *> of_rows;
+  for (size_t row = n_resting; row < token_slots.size(); ++row) {
+    const size_t number = row - n_resting;
     std::vector<int32_t> &slots = token_slots[row];
     slots.resize(past[row]);
     slots.resize(past[row] + begins[number + 1] - begins[number], int32_t(row_slots[row]));
-    token_slots_data.push_back(slots.data());
+    of_rows.push_back(slots.data());
   }
-  return token_slots_data.data();
+  return of_rows;
 }
 
 void Decoder::append_attention(int64_t row, int64_t token, std::vector<float> &to) const {
@@ -316,37 +315,37 @@ void Decoder::gather(const std::vector<int64_t> &origins) {
   const std::vector<int64_t> old_past = past, old_slots = row_slots, old_source = row_source;
   const int64_t n = int64_t(origins.size()), n_old = n_rows();
   past.resize(n), row_slots.resize(n), row_source.resize(n);
-  std::vector<uint8_t> has_heir(n_old, 0), has_row(members[0].source_lengths.size(), 0);
-  std::vector<int64_t> copies;
+  std::vector<uint8_t> has_row(members[0].source_lengths.size(), 0);
+  std::vector<int64_t> heirs(n_old, -1), copies;
   for (int64_t row = 0; row < n; ++row) {
     const int64_t origin = origins[row];
     past[row] = old_past[origin], row_source[row] = old_source[origin];
     has_row[row_source[row]] = 1;
-    // The first copy of a row takes over its slot.
-    if (has_heir[origin]) copies.push_back(row);
     row_slots[row] = old_slots[origin];
-    has_heir[origin] = 1;
+    // The first copy of a row, its heir, takes over its slot.
+    if (heirs[origin] < 0)
+      heirs[origin] = row;
+    else
+      copies.push_back(row);
   }
   for (int64_t row = 0; row < n_old; ++row)
-    if (!has_heir[row]) dropped_slots[old_source[row]].push_back(old_slots[row]);
+    if (heirs[row] < 0) dropped_slots[old_source[row]].push_back(old_slots[row]);
   for (int64_t source : old_source)
     if (!has_row[source]) free_source(source);
   if (!copies.empty() && token_slots.empty())
     for (int64_t row = 0; row < n_old; ++row)
       token_slots.emplace_back(old_past[row], int32_t(old_slots[row]));
-  if (!token_slots.empty()) gather_token_slots(origins);
+  if (!token_slots.empty()) {
+    std::vector<std::vector<int32_t>> old;
+    old.swap(token_slots);
+    for (int64_t row = 0; row < n; ++row) {
+      const int64_t origin = origins[row], heir = heirs[origin];
+      token_slots.push_back(heir == row ? std::move(old[origin]) : token_slots[heir]);
+    }
+  }
   for (int64_t row : copies) row_slots[row] = free_slot(row_source[row]);
   for (int64_t row = 1; row < n; ++row)
     assert(row_source[row] != row_source[row - 1] || past[row] == past[row - 1]);
-}
-
-void Decoder::gather_token_slots(const std::vector<int64_t> &origins) {
-  std::vector<std::vector<int32_t>> old;
-  old.swap(token_slots);
-  std::vector<int64_t> n_heirs(old.size(), 0);
-  for (int64_t origin : origins) ++n_heirs[origin];
-  for (int64_t origin : origins)
-    token_slots.push_back(--n_heirs[origin] ? old[origin] : std::move(old[origin]));
 }
 
 }  // namespace fastdec

@@ -114,10 +114,10 @@ class Decoder {
   void free_source(int64_t slot);
   // A slot for a row of a source.
   int64_t free_slot(int64_t source);
-  // Moves the slots of tokens to the rows' heirs: row i continues row origins[i].
-  void gather_token_slots(const std::vector<int64_t> &origins);
-  // Notes that a row's own slot has its new tokens, and returns the slots of all rows.
-  const int32_t *const *token_slots_with(const std::vector<int64_t> &begins, int64_t n_resting);
+  // Notes that the new tokens are in the rows' own slots, and returns the slots of each row's tokens;
+  // nothing if all rows have only tokens in their own slots.
+  std::vector<const int32_t *> token_slots_with(const std::vector<int64_t> &begins,
+                                                int64_t n_resting);
   // Makes room for the slots of all rows, of `length` tokens.
   void reserve_rows(int64_t length);
 
@@ -129,7 +129,6 @@ class Decoder {
   std::vector<int64_t> past, row_slots, row_source;
   // By row: the slot of each token. Empty until a row is duplicated.
   std::vector<std::vector<int32_t>> token_slots;
-  std::vector<const int32_t *> token_slots_data;  // for a step
   int64_t n_slots = 0;
   std::vector<int64_t> free_slots;
   // By source: the slots of dropped rows, which other rows may still read.
