@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare this package with CTranslate2 on each instruction set of this processor.
 
-    python examples/engine/instruction_sets.py --machine A    # ten minutes on 2 quiet cores
+    python examples/engine/instruction_sets.py --machine A    # 30 minutes on 2 quiet cores
 
 Both may use only that instruction set. They take turns, each in its fastest division of the
 threads: one process with all of them, or one for each. The figures are added to
@@ -49,8 +49,8 @@ def main() -> None:
     """Measure, and write figures and the table."""
     args = parse_args()
     figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
-    for isa in args.instruction_sets:
-        figures[isa] = measured(isa, args)
+    for isa, name in itertools.product(args.instruction_sets, args.models):
+        figures.setdefault(isa, {})[name] = measured(isa, name, args)
         atomic_files.write_text(FIGURES, json.dumps(figures, indent=1) + "\n")
     write_section(PAGE, "instruction_sets", section(figures))
 
@@ -60,24 +60,24 @@ def parse_args() -> argparse.Namespace:
     here = [isa for isa in OF_CTRANSLATE2 if isa in loading.library().instruction_sets()]
     parser = parser_of(__doc__)
     parser.add_argument("--instruction-sets", nargs="+", choices=here, default=here)
+    parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
     return parser.parse_args()
 
 
-def measured(isa: str, args: argparse.Namespace) -> dict[str, Any]:
-    """The seconds of all rounds on an instruction set, with their date, machine and commit."""
+def measured(isa: str, name: str, args: argparse.Namespace) -> dict[str, Any]:
+    """The seconds of all rounds of a model, with their date, machine and commit."""
     limits = {loading.ISA: isa, **dict(zip(VARIABLES, OF_CTRANSLATE2[isa]))}
+    work = args.workdir / name
+    prepare(work, MODELS[name])
     rows = []
-    for name in NAMES:
-        work = args.workdir / name
-        prepare(work, MODELS[name])
-        for batch in BATCH_SIZES:
-            with mock.patch.dict(os.environ, limits):
-                document = commands.run_benchmark(command_of(name, batch, args), work)
-            seconds = {own["method"]: own["seconds"] for own in document["results"]}
-            for precision, beam in itertools.product(PRECISIONS, BEAMS):
-                search = Search(name, precision, beam, batch)
-                pair = {who: seconds[method_of(who, search)] for who in (OURS, THEIRS)}
-                rows.append({**search._asdict(), "seconds": pair})
+    for batch in BATCH_SIZES:
+        with mock.patch.dict(os.environ, limits):
+            document = commands.run_benchmark(command_of(name, batch, args), work)
+        seconds = {own["method"]: own["seconds"] for own in document["results"]}
+        for precision, beam in itertools.product(PRECISIONS, BEAMS):
+            search = Search(name, precision, beam, batch)
+            pair = {who: seconds[method_of(who, search)] for who in (OURS, THEIRS)}
+            rows.append({**search._asdict(), "seconds": pair})
     return {
         "date": datetime.date.today().isoformat(),
         "machine": args.machine,
@@ -110,14 +110,15 @@ def command_of(name: str, batch: int, args: argparse.Namespace) -> list[Any]:
 def section(figures: dict[str, Any]) -> str:
     """The Markdown section of the figures: CTranslate2's times divided by this package's."""
     rows: dict[Search, dict[str, str]] = {}
-    for isa, figure in figures.items():
-        for row in figure["rows"]:
+    for isa, name in itertools.product(figures, NAMES):
+        for row in figures[isa].get(name, {"rows": []})["rows"]:
             search = Search(*(row[field] for field in Search._fields))
             shown = rows.setdefault(
                 search, {key: str(own) for key, own in search._asdict().items()}
             )
             shown[f"`{isa}`"] = ratio(row["seconds"])
-    dates, machines, commits = distinct(figures.values(), "date", "machine", "commit")
+    each = [figure for of_models in figures.values() for figure in of_models.values()]
+    dates, machines, commits = distinct(each, "date", "machine", "commit")
     return (
         f"## Instruction sets\n\n{dates} · machine {machines} · commit {commits} · {COMMAND}\n\n"
         "Each column is an instruction set: CTranslate2's time divided by this "

@@ -43,11 +43,12 @@ def test_figures_and_the_table_are_written(tmp_path, monkeypatch):
         model = example.MODELS[name]._replace(prepare=lambda work: None)
         monkeypatch.setitem(example.MODELS, name, model)
     words = ["--machine", "Z", "--instruction-sets", "avx2", "--workdir", str(tmp_path / "work")]
-    monkeypatch.setattr(sys, "argv", ["instruction_sets.py", *words])
-    example.main()
+    for name in example.NAMES:  # the second model is added to the first
+        monkeypatch.setattr(sys, "argv", ["instruction_sets.py", *words, "--models", name])
+        example.main()
     assert limits == [["avx2", "AVX2", "AVX2", "AVX2"]] * 4
     written = json.loads(figures.read_text(encoding="utf-8"))
-    assert len(written["avx2"]["rows"]) == 16
+    assert [len(written["avx2"][name]["rows"]) for name in example.NAMES] == [8, 8]
     text = page.read_text(encoding="utf-8")
     assert "| model | precision | beam | batch | `avx2` |" in text and "old" not in text
     assert "| base | int8 | 5 | 32 | 1.88x |" in text
