@@ -49,8 +49,8 @@ def main() -> None:
     """Measure, and write figures and the table."""
     args = parse_args()
     figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
-    for isa, name in itertools.product(args.instruction_sets, args.models):
-        figures.setdefault(isa, {})[name] = measured(isa, name, args)
+    for isa, name, batch in itertools.product(args.instruction_sets, args.models, args.batch_sizes):
+        figures.setdefault(isa, {})[key_of(name, batch)] = measured(isa, name, batch, args)
         atomic_files.write_text(FIGURES, json.dumps(figures, indent=1) + "\n")
     write_section(PAGE, "instruction_sets", section(figures))
 
@@ -61,23 +61,30 @@ def parse_args() -> argparse.Namespace:
     parser = parser_of(__doc__)
     parser.add_argument("--instruction-sets", nargs="+", choices=here, default=here)
     parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument(
+        "--batch-sizes", type=int, nargs="+", choices=BATCH_SIZES, default=BATCH_SIZES
+    )
     return parser.parse_args()
 
 
-def measured(isa: str, name: str, args: argparse.Namespace) -> dict[str, Any]:
+def key_of(name: str, batch: int) -> str:
+    """The name of a model's figures in the file."""
+    return f"{name}, batch size {batch}"
+
+
+def measured(isa: str, name: str, batch: int, args: argparse.Namespace) -> dict[str, Any]:
     """The seconds of all rounds of a model, with their date, machine and commit."""
     limits = {loading.ISA: isa, **dict(zip(VARIABLES, OF_CTRANSLATE2[isa]))}
     work = args.workdir / name
     prepare(work, MODELS[name])
+    with mock.patch.dict(os.environ, limits):
+        document = commands.run_benchmark(command_of(name, batch, args), work)
+    seconds = {own["method"]: own["seconds"] for own in document["results"]}
     rows = []
-    for batch in BATCH_SIZES:
-        with mock.patch.dict(os.environ, limits):
-            document = commands.run_benchmark(command_of(name, batch, args), work)
-        seconds = {own["method"]: own["seconds"] for own in document["results"]}
-        for precision, beam in itertools.product(PRECISIONS, BEAMS):
-            search = Search(name, precision, beam, batch)
-            pair = {who: seconds[method_of(who, search)] for who in (OURS, THEIRS)}
-            rows.append({**search._asdict(), "seconds": pair})
+    for precision, beam in itertools.product(PRECISIONS, BEAMS):
+        search = Search(name, precision, beam, batch)
+        pair = {who: seconds[method_of(who, search)] for who in (OURS, THEIRS)}
+        rows.append({**search._asdict(), "seconds": pair})
     return {
         "date": datetime.date.today().isoformat(),
         "machine": args.machine,
@@ -110,8 +117,8 @@ def command_of(name: str, batch: int, args: argparse.Namespace) -> list[Any]:
 def section(figures: dict[str, Any]) -> str:
     """The Markdown section of the figures: CTranslate2's times divided by this package's."""
     rows: dict[Search, dict[str, str]] = {}
-    for isa, name in itertools.product(figures, NAMES):
-        for row in figures[isa].get(name, {"rows": []})["rows"]:
+    for isa, name, batch in itertools.product(figures, NAMES, BATCH_SIZES):
+        for row in figures[isa].get(key_of(name, batch), {"rows": []})["rows"]:
             search = Search(*(row[field] for field in Search._fields))
             shown = rows.setdefault(
                 search, {key: str(own) for key, own in search._asdict().items()}
