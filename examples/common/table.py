@@ -1,9 +1,10 @@
 """Tables of methods, from the output files of fairseq-generate."""
 
+import hashlib
 import json
 import re
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -22,6 +23,7 @@ COLUMNS = (
     "seconds",
     "speed-up",
     "identical sentences",
+    "outputs",
 )
 SENTENCE_MARKS = ("S-", "T-", "H-", "D-", "P-")
 
@@ -83,6 +85,17 @@ def numbered(mark: str, results: str) -> dict[int, str]:
     """The texts after a mark of fairseq-generate, such as ``T-17``, by sentence number."""
     found = re.findall(rf"(?m)^{mark}\t(.*)$", results)
     return {int(number): text for number, text in found}
+
+
+def checksum(translations: Mapping[int, str]) -> str:
+    """The SHA-256 of translations in the order of their numbers, one per line."""
+    text = "\n".join(translations[number] for number in sorted(translations))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def shortened(sha256: str) -> str:
+    """The first digits of a checksum, for tables."""
+    return f"`{sha256[:8]}`"
 
 
 def mean_block_size(output: Path) -> float:
@@ -201,5 +214,6 @@ def row_of(group: list[Run], reference: list[Run]) -> dict[str, str]:
         f"{statistics.median(r.seconds for r in group):.1f}",
         f"{speed_up:.2f}x",
         f"{same} of {len(run.hypotheses)}",
+        shortened(checksum(run.translations)),
     )
     return dict(zip(COLUMNS, values))

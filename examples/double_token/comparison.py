@@ -8,7 +8,7 @@ from typing import Optional
 
 from examples.common.en_de import TEST_TEXT
 from examples.common.significance import significantly_different
-from examples.common.table import markdown, read_run, read_texts, signed
+from examples.common.table import checksum, markdown, read_run, read_texts, shortened, signed
 
 from .models import BASELINE, MARKED, METHODS
 
@@ -111,6 +111,7 @@ def row_of(group: list[Decoded], baseline: list[Decoded], marks: str) -> dict[st
         "tokens/s (ratio)": f"{run.tokens / seconds:.0f} ({rate_of_tokens:.0%})",
         "seconds": f"{seconds:.1f}",
         "speed ratio": f"{rate:.2f}x",
+        "outputs": shortened(checksum(dict(enumerate(run.translations)))),
     }
     if run.steps is not None:
         row["steps per sentence"] = f"{run.steps / n_sentences:.1f}"

@@ -16,7 +16,6 @@ tables of ``--size medium`` to examples/RESULTS.md at the end.
 """
 
 import argparse
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import arguments, commands, en_de
 from examples.common.significance import significantly_different
-from examples.common.table import Run, mean_block_size, read_run
+from examples.common.table import Run, checksum, mean_block_size, read_run
 from examples.en_de import table_1
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.translating.command_line import positive
@@ -211,13 +210,12 @@ def train(work: Path, recipe: en_de.Recipe, cell: Cell) -> None:
 def row_of(work: Path, cell: Cell) -> dict[str, Any]:
     """Decode with a cell's model and one kind of acceptance."""
     output, run = decoded(work, cell)
-    texts = "\n".join(run.translations[number] for number in sorted(run.translations))
     return {
         **cell._asdict(),
         "bleu": round(run.bleu, 2),
         "mean_block_size": round(mean_block_size(output), 3),
         "differs_from_base": cell.block_size > 1 and differs(work, cell, run),
-        "sha256": hashlib.sha256(texts.encode()).hexdigest(),
+        "sha256": checksum(run.translations),
         **commands.provenance(),
     }
 

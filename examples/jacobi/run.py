@@ -21,7 +21,16 @@ from pathlib import Path
 from examples.common import commands, en_de
 from examples.common.model_text import write_test_set
 from examples.common.stock import save_without_heads
-from examples.common.table import Run, grouped, markdown, read_lines, read_run, signed
+from examples.common.table import (
+    Run,
+    checksum,
+    grouped,
+    markdown,
+    read_lines,
+    read_run,
+    shortened,
+    signed,
+)
 from examples.common.wider import write_wider
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.translating.command_line import positive
@@ -217,6 +226,7 @@ def row_of(group: list[Run], groups: dict[str, list[Run]]) -> dict[str, str]:
         "time, to fairseq --beam 1": f"{ratio(group, groups[REFERENCE]):.2f}x",
         "time, to greedy": f"{ratio(group, groups['greedy']):.2f}x",
         "identical sentences": f"{same} of {len(own.hypotheses)}",
+        "outputs": shortened(checksum(own.translations)),
     }
 
 

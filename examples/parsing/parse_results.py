@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
-from examples.common.table import markdown, numbered, read_lines, tokens_and_seconds
+from examples.common.table import (
+    checksum,
+    markdown,
+    numbered,
+    read_lines,
+    shortened,
+    tokens_and_seconds,
+)
 from examples.parsing.scores import Scores, score
 from fairseq_fastdec.data import atomic_files
 
@@ -21,6 +28,7 @@ COLUMNS = (
     "timesteps",
     "expansions",
     "expansions a step",
+    "outputs",
 )
 
 
@@ -32,12 +40,14 @@ class Run:
         timesteps: decoder calls for batches; ``None`` for fairseq's search, which does not count
             them.
         expansions: the total number of rows; ``None`` likewise.
+        sha256: of the best parses.
     """
 
     scores: Scores
     seconds: float
     timesteps: Optional[int]
     expansions: Optional[int]
+    sha256: str
 
 
 def read_run(output: Path) -> Run:
@@ -46,8 +56,10 @@ def read_run(output: Path) -> Run:
     log = "\n".join(read_lines(output / "log.txt")) + results
     counted = re.search(r" (\d+) decoder invocations, (\d+) row invocations", log)
     timesteps, expansions = map(int, counted.groups()) if counted else (None, None)
-    scores = score(all_parses(results), numbered(r"T-(\d+)", results))
-    return Run(scores, tokens_and_seconds(output)[1], timesteps, expansions)
+    parses = all_parses(results)
+    scores = score(parses, numbered(r"T-(\d+)", results))
+    best = checksum({number: own[0] for number, own in parses.items()})
+    return Run(scores, tokens_and_seconds(output)[1], timesteps, expansions, best)
 
 
 def all_parses(results: str) -> dict[int, list[str]]:
@@ -89,5 +101,6 @@ def row_of(method: str, rounds: list[Run], reference: list[Run]) -> dict[str, st
         f"{statistics.median(run.seconds for run in rounds):.1f}",
         f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
         *counts,
+        shortened(first.sha256),
     )
     return dict(zip(COLUMNS, values))

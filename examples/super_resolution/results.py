@@ -11,10 +11,12 @@ import numpy as np
 from PIL import Image
 
 from examples.common.table import (
+    checksum,
     markdown,
     mean_block_size,
     numbered,
     read_lines,
+    shortened,
     translated_line,
 )
 
@@ -42,26 +44,32 @@ class Decoded:
     mean_block_size: float
     invocations: int
     seconds: list[float]
+    sha256: str  # of the patches, as numbers
 
 
 def read(outputs: Sequence[Path], setting: str, block_size: int) -> Decoded:
     """Read the rounds of one method."""
     results = (outputs[0] / "generate-test.txt").read_text(encoding="utf-8")
     made, sources, truth = (
-        from_lines([line for _, line in sorted(numbered(mark, results).items())])
-        for mark in (r"H-(\d+)\t[^\t\n]*", r"S-(\d+)", r"T-(\d+)")
+        numbered(mark, results) for mark in (r"H-(\d+)\t[^\t\n]*", r"S-(\d+)", r"T-(\d+)")
     )
     records = [json.loads(line) for line in read_lines(outputs[0] / "stats.jsonl")]
     return Decoded(
         setting=setting,
         block_size=block_size,
-        patches=made,
-        low=gathered(sources),
-        truth=truth,
+        patches=_patches(made),
+        low=gathered(_patches(sources)),
+        truth=_patches(truth),
         mean_block_size=mean_block_size(outputs[0]),
         invocations=sum(record["invocations"] for record in records),
         seconds=[_seconds(output) for output in outputs],
+        sha256=checksum(made),
     )
+
+
+def _patches(lines: dict[int, str]) -> np.ndarray:
+    """Patches from their numbers in text, in order."""
+    return from_lines([line for _, line in sorted(lines.items())])
 
 
 def block_sizes(decoded: list[Decoded]) -> str:
@@ -91,13 +99,20 @@ def qualities(decoded: list[Decoded]) -> str:
             str(run.invocations),
             f"{statistics.median(run.seconds):.1f}",
             f"{statistics.median(shares):.2f}",
+            shortened(run.sha256),
         )
         rows.append(_row(run.setting, str(run.block_size), psnr(run.patches, run.truth), *more))
     return markdown("PSNR of all pixels of the test patches; medians of alternating rounds", rows)
 
 
 def _row(setting: str, block_size: str, quality: float, *more: str) -> dict[str, str]:
-    names = ("mean accepted block size", "decoder invocations", "seconds", "time, to greedy's")
+    names = (
+        "mean accepted block size",
+        "decoder invocations",
+        "seconds",
+        "time, to greedy's",
+        "outputs",
+    )
     return {
         "method": setting,
         "k": block_size,

@@ -5,10 +5,18 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from examples.common.table import SCORER, markdown, numbered, signed, translated_line
+from examples.common.table import (
+    SCORER,
+    checksum,
+    markdown,
+    numbered,
+    shortened,
+    signed,
+    translated_line,
+)
 from fairseq_fastdec.data import atomic_files
 
-COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up")
+COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up", "outputs")
 
 
 @dataclass
@@ -17,6 +25,7 @@ class Run:
 
     bleu: float
     seconds: float
+    sha256: str  # of the translations
 
 
 def read_run(output: Path, reference: list[str]) -> Run:
@@ -24,7 +33,8 @@ def read_run(output: Path, reference: list[str]) -> Run:
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     translations = numbered(r"D-(\d+)\t[^\t\n]*", results)
     seconds = re.search(r" in ([\d.]+)s", translated_line(output)).group(1)
-    return Run(SCORER.score(translations, dict(enumerate(reference))), float(seconds))
+    bleu = SCORER.score(translations, dict(enumerate(reference)))
+    return Run(bleu, float(seconds), checksum(translations))
 
 
 def show_table(work: Path, runs: dict[str, list[Run]], baseline: str, title: str) -> None:
@@ -43,7 +53,8 @@ def show_table(work: Path, runs: dict[str, list[Run]], baseline: str, title: str
             ratios = [theirs.seconds / own.seconds for own, theirs in zip(rounds, runs[baseline])]
             speed_up = f"{statistics.median(ratios):.2f}x"
         wall_clock = f"{statistics.mean(seconds):.1f} ± {spread:.1f}"
-        values = (method, f"{rounds[0].bleu:.2f}", wall_clock, speed_up)
+        outputs = shortened(rounds[0].sha256)
+        values = (method, f"{rounds[0].bleu:.2f}", wall_clock, speed_up, outputs)
         rows.append(dict(zip(COLUMNS, values)))
     text = markdown(signed(title), rows)
     print("\n" + text)

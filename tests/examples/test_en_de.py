@@ -1,6 +1,7 @@
 """The recipe's own parts: reading fairseq-generate's output, the table, its commands."""
 
 import argparse
+import hashlib
 import io
 import json
 import re
@@ -13,7 +14,7 @@ import torch
 from fairseq import options
 
 from examples.common import commands, deeper, en_de
-from examples.common.table import read_run, show_table, signed
+from examples.common.table import checksum, read_run, shortened, show_table, signed
 from examples.en_de import block_sizes, demo, export, table_1
 from fairseq_fastdec.tools.distillation import command
 from tests.support import after_import, command_line, tiny
@@ -103,9 +104,16 @@ def test_the_table_compares_with_fairseq_on_the_same_model(tmp_path):
     show_table(tmp_path, runs, "title")
     lines = (tmp_path / "table.md").read_text(encoding="utf-8").splitlines()
     bleu = f"{runs[1].bleu:.2f}"
-    assert lines[-1] == f"| frozen | blockwise | {bleu} | 503 | 2.00 | 1.0 | 3.25x | 1 of 2 |"
+    expected = f"| frozen | blockwise | {bleu} | 503 | 2.00 | 1.0 | 3.25x | 1 of 2 |"
+    assert lines[-1] == f"{expected} {shortened(checksum(runs[1].translations))} |"
     summary = json.loads((tmp_path / "table.json").read_text())
     assert len(summary) == 4 and not {"hypotheses", "translations"} & summary[0].keys()
+
+
+def test_the_checksum_is_of_the_texts_in_order():
+    both = {2: "b", 0: "a"}
+    assert checksum(both) == checksum({0: "a", 2: "b"}) == hashlib.sha256(b"a\nb").hexdigest()
+    assert checksum(both) != checksum({0: "b", 2: "a"})
 
 
 def test_every_table_of_scores_is_signed():
@@ -306,7 +314,7 @@ def test_the_bundled_model_translates_and_is_compared(monkeypatch, capsys):
     assert "BLEU: sacrebleu's, against the raw text of the references, `nrefs:1|" in printed
     rows = [line.split(" | ") for line in printed.splitlines() if line.startswith("| the bundled")]
     assert [row[1] for row in rows] == list(demo.METHODS)
-    assert all(row[-1] == "3 of 3 |" for row in rows)
+    assert all(row[-2] == "3 of 3" for row in rows) and len({row[-1] for row in rows}) == 1
     # All invocations are counted, in fewer of which blockwise decoding finds the same tokens.
     invocations = {row[1]: int(row[3]) for row in rows}
     assert invocations["fairseq --beam 1"] == invocations["greedy"] > invocations["blockwise"]

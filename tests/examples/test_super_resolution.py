@@ -226,7 +226,7 @@ def test_all_stages(small, tmp_path, monkeypatch, capsys):
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in tables.splitlines()]
     assert ["k", *settings] in rows and ["1", "1.00", "", ""] in rows
     blocks = next(row for row in rows if row[:1] == ["2"] and len(row) == 4)
-    qualities = {tuple(row[:2]): row[2:] for row in rows if len(row) == 7}
+    qualities = {tuple(row[:2]): row[2:] for row in rows if len(row) == 8}
     assert qualities["greedy", "1"][1:3] == ["1.00", str(2 * 2 * 257)]
     # p_1 is the base where that is frozen, and accepts no other token than its own.
     exact = ("sequential heads", "2")
@@ -252,13 +252,14 @@ def test_times_are_medians_of_rounds_beside_greedys(tmp_path):
     low = np.ones((1, 8, 8), dtype=np.uint8)
 
     def decoded(setting, block_size, mean, *seconds):
+        times = [float(s) for s in seconds]
         return results.Decoded(
-            setting, block_size, patch + 1, low, patch, mean, 9, [float(s) for s in seconds]
+            setting, block_size, patch + 1, low, patch, mean, 9, times, "12345678 and more"
         )
 
     runs = [decoded(results.GREEDY, 1, 1.0, 2, 4, 4), decoded("both", 4, 3.2, 1, 1, 4)]
     rows = results.qualities(runs).splitlines()
-    assert rows[-1] == "| both | 4 | 48.13 | 3.20 | 9 | 1.0 | 0.50 |"
+    assert rows[-1] == "| both | 4 | 48.13 | 3.20 | 9 | 1.0 | 0.50 | `12345678` |"
     assert results.block_sizes(runs).splitlines()[-2:] == ["| 1 | 1.00 |", "| 4 | 3.20 |"]
 
 

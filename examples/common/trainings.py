@@ -1,0 +1,71 @@
+"""A table of trainings: seeds, hyperparameters and data, read from the checkpoints."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+# Columns of the table, and where fairseq's configuration has them.
+FIELDS = {
+    "architecture": ("model", "arch"),
+    "seed": ("common", "seed"),
+    "tokens per batch": ("dataset", "max_tokens"),
+    "learning rate": ("optimization", "lr"),
+    "warm-up": ("lr_scheduler", "warmup_updates"),
+    "dropout": ("model", "dropout"),
+    "loss": ("criterion", "_name"),
+    "sub-loss": ("criterion", "sub_loss"),
+    "k": ("model", "block_size"),
+    "begins with": ("checkpoint", "finetune_from_model"),
+    "only the heads": ("model", "freeze_base"),
+    "autocast": ("model", "cpu_autocast"),
+}
+N_DIGITS = 8  # of the checksum of a training text
+
+
+def rows(work: Path) -> list[dict[str, str]]:
+    """A row for each training in a folder.
+
+    Args:
+        work: contains the folders of trainings, at any depth, each with ``checkpoint_last.pt``.
+    """
+    return [row_of(path, work) for path in sorted(work.glob("**/checkpoint_last.pt"))]
+
+
+def row_of(checkpoint: Path, work: Path) -> dict[str, str]:
+    """The row of a training."""
+    # The checkpoints are this program's own.
+    state = torch.load(checkpoint, map_location="cpu", weights_only=False, mmap=True)
+    cfg, n_updates = state["cfg"], state["optimizer_history"][-1]["num_updates"]
+    row = {"training": str(checkpoint.parent.relative_to(work)), "updates": str(n_updates)}
+    for column, (part, name) in FIELDS.items():
+        section = cfg[part]
+        value = section.get(name) if isinstance(section, dict) else getattr(section, name, None)
+        row[column] = shown(value, work)
+    return {**row, "data": checksum(Path(cfg["task"]["data"]))}
+
+
+def shown(value: Any, work: Path) -> str:
+    """A value in a cell of the table. Files in the folder are shown by their training."""
+    if isinstance(value, bool) or value is None:
+        return "yes" if value else ""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(shown(own, work) for own in value)
+    if isinstance(value, str) and Path(value).is_relative_to(work):
+        return str(Path(value).parent.relative_to(work))
+    return str(value)
+
+
+def checksum(data: Path) -> str:
+    """The first digits of the SHA-256 of the binarised training text and its dictionaries."""
+    found = hashlib.sha256()
+    for path in texts_of(data):
+        found.update(path.read_bytes())
+    return found.hexdigest()[:N_DIGITS]
+
+
+def texts_of(data: Path) -> Iterable[Path]:
+    """The binarised training text of a folder, and its dictionaries, by name."""
+    return sorted([*data.glob("train.*.bin"), *data.glob("dict.*.txt")])

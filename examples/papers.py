@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Reproduce a paper: prepare the data, train, decode, and write the tables.
+
+    python examples/papers.py double_token
+
+runs the commands of docs/papers.md one after the other. Each is printed. If the program is
+interrupted, the same command continues it. At the end, the seeds, hyperparameters and checksums of
+all trainings are written to ``benchmarks/trainings.json`` and examples/RESULTS.md.
+"""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
+from examples.common import arguments, commands, trainings
+from examples.common.table import untitled, write_section
+from fairseq_fastdec.data import atomic_files
+
+FIGURES = commands.ROOT / "benchmarks" / "trainings.json"
+PAGE = commands.ROOT / "examples" / "RESULTS.md"
+SECTION = "trainings"  # the name of the section in the page
+# The commands of each paper, after "python examples/".
+PAPERS: dict[str, list[str]] = {
+    "blockwise": [
+        "en_de/block_sizes.py --size medium --seeds 1 2 3 "
+        "--acceptances exact 'top 2' 'top 3' 'at least 2' 'at least 3'",
+        "super_resolution/run.py --size full",
+    ],
+    "jacobi": [
+        "jacobi/run.py --opus-sized --rounds 3",
+        "jacobi/run.py --opus-sized --sweep --rounds 5",
+        "jacobi/run.py --opus-sized --torch --rounds 5",
+    ],
+    "streaming": [
+        "wmt_ensemble/run.py --demo -- --cpu",
+        "parsing/run.py --size full --cpu-time --rounds 3",
+    ],
+    "double_token": [
+        "double_token/converged.py --rounds 1",
+        "double_token/run.py --size full",
+    ],
+}
+
+
+def main() -> None:
+    """Run the commands of a paper."""
+    parser = arguments.described(__doc__)
+    parser.add_argument("paper", choices=PAPERS)
+    parser.add_argument(
+        "--workdir", type=Path, help="default: work/PAPER in the repository", metavar="FOLDER"
+    )
+    args = parser.parse_args()
+    work = args.workdir or commands.ROOT / "work" / args.paper
+    with commands.resumable():
+        for text in PAPERS[args.paper]:
+            commands.run(command(text, work))
+    record(args.paper, work)
+
+
+def command(text: str, work: Path) -> list[Any]:
+    """A command of a paper, with a folder of its script in the work directory."""
+    script, *options = shlex.split(text)
+    path = commands.ROOT / "examples" / script
+    folder = work / f"{path.parent.name}_{path.stem}"
+    return [sys.executable, path, "--workdir", folder, *options]
+
+
+def record(paper: str, work: Path) -> None:
+    """Write the trainings of a paper to the file of figures, and the table to the page."""
+    figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
+    figures[paper] = trainings.rows(work)
+    atomic_files.write_text(FIGURES, json.dumps(figures, indent=1) + "\n")
+    write_section(PAGE, SECTION, section(figures))
+
+
+def section(figures: dict[str, list[dict[str, str]]]) -> str:
+    """The tables of all trainings."""
+    tables = [f"### {paper}\n\n{untitled(rows)}\n" for paper, rows in figures.items() if rows]
+    return "\n".join(tables)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The commands that reproduce the papers, and the table of their trainings."""
+
+import importlib
+import json
+import shlex
+import sys
+
+import pytest
+
+from examples import papers
+from examples.common import commands, trainings
+
+PAGE = commands.ROOT / "docs" / "papers.md"
+ALL = [text for of_paper in papers.PAPERS.values() for text in of_paper]
+
+
+@pytest.mark.parametrize("text", ALL)
+def test_the_script_knows_the_options(text, tmp_path, monkeypatch):
+    _, path, *words = papers.command(text, tmp_path)
+    name = ".".join(path.relative_to(commands.ROOT).with_suffix("").parts)
+    script = importlib.import_module(name)
+    monkeypatch.setattr(sys, "argv", [str(path), *map(str, words)])
+    found = script.parse_args()
+    args, unknown = found if isinstance(found, tuple) else (found, [])
+    assert args.workdir == words[1] and args.workdir.parent == tmp_path and not unknown
+
+
+def test_the_page_shows_these_commands():
+    code = PAGE.read_text(encoding="utf-8").split("```")[1::2]
+    joined = "".join(code).replace("\\\n", "")
+    shown = [shlex.split(line, comments=True) for line in joined.splitlines()]
+    for paper, texts in papers.PAPERS.items():
+        assert ["python", "examples/papers.py", paper] in shown
+        for text in texts:
+            script, *options = shlex.split(text)
+            assert ["python", f"examples/{script}", *options] in shown
+
+
+def test_commands_run_in_order_and_trainings_are_recorded(tmp_path, monkeypatch, baseline):
+    page, figures, ran = tmp_path / "page.md", tmp_path / "figures.json", []
+    page.write_text("<!-- trainings -->\nold\n<!-- end of trainings -->\n", encoding="utf-8")
+    folder = tmp_path / "work" / "double_token_run" / "learner"
+
+    def canned(command):
+        ran.append(command)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "checkpoint_last.pt").write_bytes(baseline.read_bytes())
+
+    monkeypatch.setattr(papers, "PAGE", page)
+    monkeypatch.setattr(papers, "FIGURES", figures)
+    monkeypatch.setattr(commands, "run", canned)
+    argv = ["papers.py", "double_token", "--workdir", str(tmp_path / "work")]
+    monkeypatch.setattr(sys, "argv", argv)
+    papers.main()
+    names = ["double_token_converged", "double_token_run"]
+    assert [command[3] for command in ran] == [tmp_path / "work" / name for name in names]
+    (row,) = json.loads(figures.read_text(encoding="utf-8"))["double_token"]
+    assert row["training"] == "double_token_run/learner"
+    text = page.read_text(encoding="utf-8")
+    assert "old" not in text and "### double_token" in text
+    assert "| " + " | ".join(row.values()) + " |" in text
+
+
+def test_a_training_is_described_by_its_checkpoint(corpus, baseline):
+    (row,) = trainings.rows(baseline.parent)
+    assert list(row) == ["training", "updates", *trainings.FIELDS, "data"]
+    assert (row["training"], row["updates"], row["begins with"], row["k"]) == (".", "150", "", "")
+    assert row["data"] == trainings.checksum(corpus)
+
+
+def test_the_checksum_is_of_text_and_dictionaries(tmp_path):
+    sums = set()
+    for name in ("train.en-de.en.bin", "dict.en.txt", "valid.en-de.en.bin"):
+        (tmp_path / name).write_bytes(b"text")
+        sums.add(trainings.checksum(tmp_path))
+    assert len(sums) == 2
+
+
+def test_the_page_has_the_table_of_the_figures():
+    figures = json.loads(papers.FIGURES.read_text(encoding="utf-8"))
+    assert papers.section(figures) in papers.PAGE.read_text(encoding="utf-8")
