@@ -19,6 +19,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -40,7 +41,7 @@ N_LINES, ROUNDS = 100, 9
 # What the tests of the service import besides the package.
 FOR_TESTS = "pytest hypothesis httpx libretranslatepy schemathesis>=4.4 py3langid".split()
 # Files with tests of the service that need checkpoints, Ray, or a browser.
-OTHER_TESTS = ("drafts", "models_of_many_languages", "page", "ray_serve", "real_model")
+OTHER_TESTS = ("bundles", "drafts", "models_of_many_languages", "page", "ray_serve", "real_model")
 
 
 def main() -> None:
@@ -115,9 +116,11 @@ def checked(place: Path, python: str, bundle: Path, text: Path, expected: str) -
 
 
 def run(*command: object, **options: Any) -> str:
-    """What a command prints."""
+    """What a command prints; the end of the program if it fails."""
     words = [str(word) for word in command]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, **options)
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"{done.stdout}failed: {shlex.join(words)}")
     return done.stdout
 
 

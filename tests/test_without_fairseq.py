@@ -3,6 +3,7 @@
 ``scripts/check_runtime.py`` tries real ones.
 """
 
+import ast
 import math
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts import check_runtime
 from tests.support.compiled import compiled
 from tests.support.demo_translators import bundle_path, translator  # noqa: F401
 
@@ -95,3 +97,23 @@ def test_from_python():
     told = f"torch is not installed, without which only bundles can be decoded: {REMEDY}"
     assert done.stdout.splitlines() == [told, told, "nowhere: no such file or directory", told]
     assert without("fairseq", "import fairseq_fastdec, torch; print(torch.ones(1).item())").stdout
+
+
+def test_the_tests_of_the_service_alone_use_no_fixture_of_checkpoints():
+    """``scripts/check_runtime.py`` runs them without the files ``conftest.py``."""
+    tests = Path(__file__).parent
+    shared = {
+        node.name
+        for path in (tests / "conftest.py", tests / "serving" / "conftest.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and "fixture" in "".join(map(ast.dump, node.decorator_list))
+    }
+    assert "bundle" in shared
+    for path in sorted((tests / "serving").glob("test_*.py")):
+        if path.stem.removeprefix("test_") in check_runtime.OTHER_TESTS:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                used = shared.intersection(argument.arg for argument in node.args.args)
+                assert not used, f"{path.name}: {node.name}"
