@@ -1,11 +1,13 @@
 """A table of trainings: seeds, hyperparameters and data, read from the checkpoints."""
 
 import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from . import commands
+from .table import shortened
 
 # Columns of the table, and where fairseq's configuration has them.
 FIELDS = {
@@ -22,16 +24,16 @@ FIELDS = {
     "only the heads": ("model", "freeze_base"),
     "autocast": ("model", "cpu_autocast"),
 }
-N_DIGITS = 8  # of the checksum of a training text
 
 
 def rows(work: Path) -> list[dict[str, str]]:
-    """A row for each training in a folder.
+    """A row for each finished training in a folder.
 
     Args:
         work: contains the folders of trainings, at any depth, each with ``checkpoint_last.pt``.
     """
-    return [row_of(path, work) for path in sorted(work.glob("**/checkpoint_last.pt"))]
+    paths = sorted(work.glob("**/checkpoint_last.pt"))
+    return [row_of(path, work) for path in paths if commands.finished(path.parent)]
 
 
 def row_of(checkpoint: Path, work: Path) -> dict[str, str]:
@@ -59,13 +61,8 @@ def shown(value: Any, work: Path) -> str:
 
 
 def checksum(data: Path) -> str:
-    """The first digits of the SHA-256 of the binarised training text and its dictionaries."""
+    """Of the binarised training text in a folder, and its dictionaries."""
     found = hashlib.sha256()
-    for path in texts_of(data):
+    for path in sorted([*data.glob("train.*.bin"), *data.glob("dict.*.txt")]):
         found.update(path.read_bytes())
-    return found.hexdigest()[:N_DIGITS]
-
-
-def texts_of(data: Path) -> Iterable[Path]:
-    """The binarised training text of a folder, and its dictionaries, by name."""
-    return sorted([*data.glob("train.*.bin"), *data.glob("dict.*.txt")])
+    return shortened(found.hexdigest())

@@ -45,6 +45,7 @@ def test_commands_run_in_order_and_trainings_are_recorded(tmp_path, monkeypatch,
         ran.append(command)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "checkpoint_last.pt").write_bytes(baseline.read_bytes())
+        commands.mark_finished(folder)
 
     monkeypatch.setattr(papers, "PAGE", page)
     monkeypatch.setattr(papers, "FIGURES", figures)
@@ -61,8 +62,11 @@ def test_commands_run_in_order_and_trainings_are_recorded(tmp_path, monkeypatch,
     assert "| " + " | ".join(row.values()) + " |" in text
 
 
-def test_a_training_is_described_by_its_checkpoint(corpus, baseline):
-    (row,) = trainings.rows(baseline.parent)
+def test_a_training_is_described_by_its_checkpoint(corpus, baseline, tmp_path):
+    (tmp_path / "checkpoint_last.pt").write_bytes(baseline.read_bytes())
+    assert trainings.rows(tmp_path) == []  # unfinished
+    commands.mark_finished(tmp_path)
+    (row,) = trainings.rows(tmp_path)
     assert list(row) == ["training", "updates", *trainings.FIELDS, "data"]
     assert (row["training"], row["updates"], row["begins with"], row["k"]) == (".", "150", "", "")
     assert row["data"] == trainings.checksum(corpus)
