@@ -19,8 +19,8 @@ def positions_of(coder: Any, n: int, like: Tensor) -> Optional[Tensor]:
     embedding, first = coder.embed_positions, coder.padding_idx + 1
     if embedding is None:
         return None
-    if isinstance(embedding, SinusoidalPositionalEmbedding):
+    is_sinusoidal = isinstance(embedding, SinusoidalPositionalEmbedding)
+    table = embedding.weights if is_sinusoidal else embedding.weight.detach()
+    if is_sinusoidal and len(table) < first + n:
         table = embedding.get_embedding(first + n, embedding.embedding_dim, coder.padding_idx)
-    else:
-        table = embedding.weight.detach()
     return table[first : first + n].to(like)
