@@ -53,7 +53,6 @@ ELSEWHERE = {
     "packing/models.py": "packing/test_prepared_model.py",
     "packing/heads.py": "decoding/test_compiled_outputs.py",
     "packing/own_weights.py": "packing/test_release.py",
-    "packing/positions.py": "packing/test_precision.py",
     "packing/support.py": "decoding/test_architectures.py",
     "packing/weights.py": "packing/test_precision.py",
     "engine/rules.py": "decoding/test_constraints.py",
