@@ -25,9 +25,9 @@ SECTION = "trainings"  # the name of the section in the page
 # The commands of each paper, after "python examples/".
 PAPERS: dict[str, list[str]] = {
     "blockwise": [
-        "en_de/block_sizes.py --size medium --seeds 1 2 3 "
+        "en_de/block_sizes.py --size medium --cpu-autocast --seeds 1 2 3 "
         "--acceptances exact 'top 2' 'top 3' 'at least 2' 'at least 3'",
-        "super_resolution/run.py --size full",
+        "super_resolution/run.py --size full --cpu-autocast --rounds 1",
     ],
     "jacobi": [
         "jacobi/run.py --opus-sized --rounds 3",
@@ -39,7 +39,7 @@ PAPERS: dict[str, list[str]] = {
         "parsing/run.py --size full --cpu-time --rounds 3",
     ],
     "double_token": [
-        "double_token/converged.py --rounds 1",
+        "double_token/converged.py --cpu-autocast --rounds 1",
         "double_token/run.py --size full",
     ],
 }
