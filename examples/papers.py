@@ -8,7 +8,6 @@ interrupted, the same command continues it. At the end, the seeds, hyperparamete
 all trainings are written to ``benchmarks/trainings.json`` and examples/RESULTS.md.
 """
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -16,8 +15,8 @@ from typing import Any
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import arguments, commands, trainings
+from examples.common.figures import read_figures, write_figures
 from examples.common.table import untitled, write_section
-from fairseq_fastdec.data import atomic_files
 
 FIGURES = commands.ROOT / "benchmarks" / "trainings.json"
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
@@ -70,9 +69,9 @@ def command(text: str, work: Path) -> list[Any]:
 
 def record(paper: str, work: Path) -> None:
     """Write the trainings of a paper to the file of figures, and the table to the page."""
-    figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
+    figures = read_figures(FIGURES, {})
     figures[paper] = trainings.rows(work)
-    atomic_files.write_text(FIGURES, json.dumps(figures, indent=1) + "\n")
+    write_figures(FIGURES, figures)
     write_section(PAGE, SECTION, section(figures))
 
 

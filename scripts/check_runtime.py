@@ -163,9 +163,9 @@ def requested(port: int, text: str) -> str:
 
 
 def tests(python: str, place: Path) -> str:
-    """What pytest says of the service's tests, beside a copy of them."""
+    """What pytest says of the service's tests, away from the package's source."""
     for name in ("tests", "examples", "docs"):
-        shutil.copytree(ROOT / name, place / name)
+        (place / "source" / name).rename(place / name)
     for name in OTHER_TESTS:
         (place / "tests" / "serving" / f"test_{name}.py").unlink()
     options = ["-q", "--noconftest", "-k", "not with_a_real_model", "tests/serving"]

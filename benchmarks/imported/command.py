@@ -16,8 +16,8 @@ from typing import Any, Optional
 from benchmarks.compare.measurement import peak_memory
 from examples.common import commands
 from examples.common.en_de import EN_DE
+from examples.common.figures import read_figures, write_figures
 from examples.common.table import distinct, untitled, write_section
-from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.processes.errors import errors_in_one_line
 from fairseq_fastdec.translating.command_line import positive
 
@@ -195,9 +195,9 @@ def _work(pipe: Any, make: Any, threads: int) -> None:
 
 def add_row(path: Path, row: dict[str, Any]) -> None:
     """Add a row to those of a file, or replace an earlier one of the same search."""
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    known = read_figures(path, [])
     by_search = {tuple(own[name] for name in SEARCH): own for own in [*known, row]}
-    atomic_files.write_text(path, json.dumps(list(by_search.values()), indent=1) + "\n")
+    write_figures(path, list(by_search.values()))
 
 
 def section(rows: list[dict[str, Any]]) -> str:

@@ -16,16 +16,15 @@ tables of ``--size medium`` to examples/RESULTS.md at the end.
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import arguments, commands, en_de
+from examples.common.figures import read_figures, write_figures
 from examples.common.significance import significantly_different
 from examples.common.table import Run, checksum, mean_block_size, read_run
 from examples.en_de import table_1
-from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.translating.command_line import positive
 
 FIGURES = commands.ROOT / "benchmarks" / "block_sizes.json"
@@ -249,12 +248,12 @@ def record(size: str, row: dict[str, Any]) -> list[dict[str, Any]]:
     Returns:
         all figures.
     """
-    rows = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else []
+    rows = read_figures(FIGURES, [])
     new = {"size": size, **row}
     key = ["size", *Cell._fields]
     others = [old for old in rows if [old[name] for name in key] != [new[name] for name in key]]
     found = [*others, new]
-    atomic_files.write_text(FIGURES, json.dumps(found, indent=1) + "\n")
+    write_figures(FIGURES, found)
     return found
 
 

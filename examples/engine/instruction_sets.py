@@ -11,16 +11,15 @@ threads: one process with all of them, or one for each. The figures are added to
 import argparse
 import datetime
 import itertools
-import json
 import os
 import statistics
 from typing import Any, NamedTuple
 from unittest import mock
 
 from examples.common import commands
+from examples.common.figures import read_figures, write_figures
 from examples.common.table import distinct, untitled, write_section
 from examples.engine.methods import MODELS, PAGE, comparison, parser_of, prepare
-from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.engine.kernels import loading
 
 FIGURES = commands.ROOT / "benchmarks" / "instruction_sets.json"
@@ -48,10 +47,10 @@ class Search(NamedTuple):
 def main() -> None:
     """Measure, and write figures and the table."""
     args = parse_args()
-    figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
+    figures = read_figures(FIGURES, {})
     for isa, name, batch in itertools.product(args.instruction_sets, args.models, args.batch_sizes):
         figures.setdefault(isa, {})[key_of(name, batch)] = measured(isa, name, batch, args)
-        atomic_files.write_text(FIGURES, json.dumps(figures, indent=1) + "\n")
+        write_figures(FIGURES, figures)
     write_section(PAGE, "instruction_sets", section(figures))
 
 
@@ -117,15 +116,15 @@ def command_of(name: str, batch: int, args: argparse.Namespace) -> list[Any]:
 def section(figures: dict[str, Any]) -> str:
     """The Markdown section of the figures: CTranslate2's times divided by this package's."""
     rows: dict[Search, dict[str, str]] = {}
-    for isa, name, batch in itertools.product(figures, NAMES, BATCH_SIZES):
-        for row in figures[isa].get(key_of(name, batch), {"rows": []})["rows"]:
+    each = [(isa, figure) for isa, several in figures.items() for figure in several.values()]
+    # A row may have been measured on some of the instruction sets only.
+    columns = {f"`{isa}`": "" for isa in figures}
+    for isa, figure in each:
+        for row in figure["rows"]:
             search = Search(*(row[field] for field in Search._fields))
-            shown = rows.setdefault(
-                search, {key: str(own) for key, own in search._asdict().items()}
-            )
-            shown[f"`{isa}`"] = ratio(row["seconds"])
-    each = [figure for of_models in figures.values() for figure in of_models.values()]
-    dates, machines, commits = distinct(each, "date", "machine", "commit")
+            fields = {key: str(own) for key, own in search._asdict().items()}
+            rows.setdefault(search, {**fields, **columns})[f"`{isa}`"] = ratio(row["seconds"])
+    dates, machines, commits = distinct((own for _, own in each), "date", "machine", "commit")
     return (
         f"## Instruction sets\n\n{dates} · machine {machines} · commit {commits} · {COMMAND}\n\n"
         "Each column is an instruction set: CTranslate2's time divided by this "

@@ -10,7 +10,6 @@ once as there are threads, which is its fastest setting. The figures are written
 
 import argparse
 import datetime
-import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ import torch
 
 from examples.common import arguments, commands
 from examples.common.en_de import MODEL
+from examples.common.figures import read_figures, write_figures
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.random_base import FORCED, save_base, write_sentences
 from examples.common.stock import save_without_heads
@@ -200,11 +200,11 @@ KEPT = ("bleu", "tokens_per_invocation", "seconds", "sentences")
 def main() -> None:
     """Measure, and write figures and tables."""
     args = parse_args()
-    figures = json.loads(FIGURES.read_text(encoding="utf-8")) if FIGURES.exists() else {}
+    figures = read_figures(FIGURES, {})
     for name in args.models:
         figures[name] = measured(args.workdir / name, MODELS[name], args)
         FIGURES.parent.mkdir(exist_ok=True)
-        atomic_files.write_text(FIGURES, json.dumps(figures, indent=1) + "\n")
+        write_figures(FIGURES, figures)
     atomic_files.write_text(PAGE, with_tables(PAGE.read_text(encoding="utf-8"), figures))
 
 

@@ -55,6 +55,11 @@ def test_figures_and_the_table_are_written(tmp_path, monkeypatch):
     # Another machine adds a column.
     both = example.section({"avx512": written["avx2"], **written})
     assert "| base | int8 | 5 | 32 | 1.88x | 1.88x |" in both
+    # Its column is empty where only some rows have been measured.
+    some = dict([*written["avx2"].items()][:1])
+    both = example.section({**written, "avx512": some})
+    assert "| bundled | int8 | 5 | 1 | 1.88x | 1.88x |" in both
+    assert "| base | int8 | 5 | 32 | 1.88x |  |" in both
 
 
 def test_the_page_has_the_table_of_the_figures():
