@@ -58,6 +58,7 @@ class Method:
         engine: ``fairseq`` (with this plugin) or ``ctranslate2``.
         compute_type: a type of CTranslate2; ``None`` for that of ``--dtype``.
         workers: see :class:`Division`; ``"best"`` for the fastest number.
+        in_torch: whether this plugin decodes without its compiled code.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Method:
     engine: str = FAIRSEQ
     compute_type: Optional[str] = None
     workers: Union[int, str] = BEST
+    in_torch: bool = False
 
     @classmethod
     def parse(cls, spec: str, workers: Optional[dict[str, Union[int, str]]] = None) -> "Method":
@@ -85,6 +87,7 @@ class Method:
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
         parser.add_argument("--engine", choices=(FAIRSEQ, CTRANSLATE2), default=FAIRSEQ)
         parser.add_argument("--compute-type")
+        parser.add_argument("--torch", action="store_true")
         for option in WORKERS_OPTIONS.values():
             parser.add_argument(option, type=number_of_workers)
         try:
@@ -95,6 +98,8 @@ class Method:
             raise ValueError(
                 f"--method {spec!r}: --compute-type is for --engine ctranslate2; use --dtype"
             )
+        if args.torch and args.engine != FAIRSEQ:
+            raise ValueError(f"--method {spec!r}: --torch is for --engine {FAIRSEQ}; remove it")
         given = {FAIRSEQ: args.processes, CTRANSLATE2: args.inter_threads}
         for engine, option in WORKERS_OPTIONS.items():
             if engine != args.engine and given[engine] is not None:
@@ -103,7 +108,8 @@ class Method:
                     f"use {WORKERS_OPTIONS[args.engine]}"
                 )
         n_workers = given[args.engine] or (workers or {}).get(args.engine, BEST)
-        return cls(name.strip(), tuple(arguments), args.engine, args.compute_type, n_workers)
+        kind = args.engine, args.compute_type, n_workers, args.torch
+        return cls(name.strip(), tuple(arguments), *kind)
 
     def n_processes(self, division: Division) -> int:
         """The number of processes of the workers; those of CTranslate2 are threads."""

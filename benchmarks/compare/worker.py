@@ -5,6 +5,7 @@ from typing import Any, Optional
 
 import torch
 
+from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.tools.corpus import Corpus
 
 from . import processes
@@ -32,6 +33,8 @@ class Worker:
             ImportError, ValueError, OSError: if the method cannot run here; the message gives the
                 reason.
         """
+        if method.in_torch:
+            loading.library = lambda: None
         self.memory_before = peak_memory()
         self._cfg = configure(settings, method)
         self.corpus = Corpus(self._cfg)

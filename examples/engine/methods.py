@@ -38,10 +38,11 @@ FACTOR, DECODER_LAYERS = 4, 6
 # The sentences of the text that repeats them.
 N_REPEATED = 32
 # What speeds are relative to.
-TO_FAIRSEQ = (
+TO_SEARCH = (
     "Speed is relative to fairseq's search with the same beam size in the same rounds, with the "
-    "range of the rounds. CTranslate2 uses one thread for each of its {threads} inter threads."
+    "range of the rounds."
 )
+TO_FAIRSEQ = f"{TO_SEARCH} CTranslate2 uses one thread for each of its {{threads}} inter threads."
 TO_GREEDY = (
     "Speed is relative to `greedy` in the same precision and in the same rounds, with the range of "
     "the rounds."
@@ -115,6 +116,13 @@ LOOKAHEAD = {
     own: {own.replace("greedy", "lookahead"): options.replace("greedy", "lookahead")}
     for own, options in OURS.items()
 }
+IN_TORCH = {
+    GREEDY: {"greedy": "--torch --decoding greedy"},
+    BEAM: {
+        "beam 5": "--torch --decoding beam --beam 5",
+        "streaming 5": "--torch --decoding streaming --beam 5",
+    },
+}
 MODELS = {
     "bundled": Model(
         "Methods on the bundled model",
@@ -150,6 +158,24 @@ MODELS = {
                 "CTranslate2, beam 5, int8": f"{CT2} 5 --compute-type int8",
             },
         },
+    ),
+    "bundled_in_torch": Model(
+        "The bundled model without compiled code",
+        "All methods run in torch, as on a GPU.",
+        prepare_bundled,
+        TEXT,
+        {1: 100, 32: 200},
+        IN_TORCH,
+        TO_SEARCH,
+    ),
+    "base_in_torch": Model(
+        "Transformer base without compiled code",
+        "The same model in torch.",
+        prepare_base,
+        FORCED,
+        {1: 6, 32: 32},
+        IN_TORCH,
+        TO_SEARCH,
     ),
     "large": Model(
         "Lookahead on a large model",
@@ -291,7 +317,7 @@ def section(model: Model, figure: dict[str, Any]) -> str:
         for name in (reference, *methods):
             row = {"method": name}
             first = batches["1"].get(name)
-            if model.title != MODELS["base"].title:
+            if model.options == TEXT:  # trained
                 row["BLEU"] = f"{first['bleu']:.2f}" if first else ""
             n_tokens = first and first["tokens_per_invocation"]
             if reference != BEAM and n_tokens:

@@ -30,8 +30,8 @@ def on_host(rows: Rows) -> list[int]:
 class RowCache:
     """Keys and values of the rows' tokens in all layers, ``[layers, 2, R, L, E]``.
 
-    Row r has ``lengths[r]`` tokens. Data after them is undefined and never attended to, so reducing
-    the length removes tokens. Only this object changes the rows' lengths.
+    R and L are capacities. Row r has ``lengths[r]`` tokens. Data after them is undefined and never
+    attended to, so reducing the length removes tokens. Only this object changes the rows' lengths.
 
     Attributes:
         lengths: int64 ``[R]``.
@@ -48,6 +48,8 @@ class RowCache:
             like: a tensor with the dtype and device of the cache.
         """
         self._data = like.new_zeros(n_layers, 2, 0, 0, dim)
+        # Where select() copies rows: a CPU would take longer to allocate memory than to copy.
+        self._spare = self._data
         self.lengths = torch.zeros(0, dtype=torch.long, device=like.device)
         self.longest = 0
         self.reads_all = like.device.type != "cpu"
@@ -55,7 +57,8 @@ class RowCache:
     def add(self, n: int) -> None:
         """Append n rows of length 0."""
         self.lengths = F.pad(self.lengths, (0, n))
-        self._data = F.pad(self._data, (0, 0, 0, 0, 0, n))
+        missing = max(self.lengths.numel() - self._data.size(2), 0)
+        self._data = F.pad(self._data, (0, 0, 0, 0, 0, missing))
 
     def reserve(self, length: int) -> int:
         """Ensure the capacity for rows of this length.
@@ -87,7 +90,7 @@ class RowCache:
 
     def read(self, layer: int, rows: Optional[Tensor], n_keys: int) -> tuple[Tensor, Tensor]:
         """The first keys and values of ``rows``, by default all: ``[R', n_keys, E]`` each."""
-        found = self._data[layer, :, :, :n_keys]
+        found = self._data[layer, :, : self.lengths.numel(), :n_keys]
         keys, values = found if rows is None else found.index_select(1, rows)
         return keys, values
 
@@ -106,7 +109,13 @@ class RowCache:
 
     def select(self, rows: Tensor) -> None:
         """Row i becomes a copy of row ``rows[i]``; int64 ``[R']``."""
-        self._data = self._data.index_select(2, rows)
+        n, capacity = rows.numel(), self._data.size(3)
+        if self._spare.size(2) < n or self._spare.size(3) < capacity:
+            layers, both, n_rows, _, dim = self._data.shape
+            self._spare = self._data.new_zeros(layers, both, max(n, n_rows), capacity, dim)
+        written, copies = (x[:, :, :, : self.longest] for x in (self._data, self._spare))
+        torch.index_select(written, 2, rows, out=copies[:, :, :n])
+        self._data, self._spare = self._spare, self._data
         self.lengths = self.lengths[rows]
 
 
@@ -124,6 +133,8 @@ class SourceCache:
         self.of_row: Optional[Tensor] = None
         # The same in the memory of the host, so that no step waits for a GPU.
         self._on_host: Optional[np.ndarray] = None
+        # Whether all sources have the same number of rows, in their order.
+        self._is_even = True
         # See attention.mask_of: [S, L].
         self._mask = like.new_zeros(0, 0)
 
@@ -150,19 +161,27 @@ class SourceCache:
         self._mask = torch.cat([F.pad(x, (0, width - x.size(1)), value=-math.inf) for x in masks])
 
     def sources_of(self, rows: Optional[Tensor]) -> Optional[Tensor]:
-        """The sources of rows, by default all: int64 ``[R']``, or ``None`` for all in order."""
+        """The sources of rows, by default all.
+
+        Returns:
+            int64 ``[R']``; ``None`` if the rows are those of all sources in order, equally many of
+            each
+        """
         if rows is None:
-            return self.of_row
+            return None if self._is_even else self.of_row
         return rows if self.of_row is None else self.of_row[rows]
 
     def read(self, layer: int, sources: Optional[Tensor]) -> tuple[Tensor, Tensor]:
-        """The keys and values of sources, from :meth:`sources_of`: ``[R', L, E]`` each."""
+        """The keys and values of sources, from :meth:`sources_of`: ``[R', L, E]`` each.
+
+        For ``None``, they are those of all sources, ``[S, L, E]``.
+        """
         found = self._data[layer]
         keys, values = found if sources is None else found.index_select(1, sources)
         return keys, values
 
     def mask(self, sources: Optional[Tensor]) -> Tensor:
-        """The mask of sources, from :meth:`sources_of`: ``[R', 1, L]``."""
+        """The mask of the same sources: ``[R', 1, L]``, or ``[S, 1, L]``."""
         return (self._mask if sources is None else self._mask[sources])[:, None]
 
     def select(self, rows: Rows) -> None:
@@ -182,4 +201,6 @@ class SourceCache:
         self._data, self._mask = self._data.index_select(2, used), self._mask[used]
 
     def _set_of_row(self, of_row: np.ndarray) -> None:
+        n = of_row.max(initial=0) + 1
+        self._is_even = np.array_equal(of_row, np.arange(n).repeat(len(of_row) // n))
         self._on_host, self.of_row = of_row, torch.from_numpy(of_row).to(self._mask.device)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..packing.positions import positions_of
+from ..packing.prepared_model import prepared
 from ..packing.stock_decoders import is_recurrent, layers_of
 from .attention import attend, hidden_keys, mask_of
 from .caches import RowCache, Rows, SourceCache, on_device
@@ -56,10 +57,9 @@ class TransformerNetwork:
             n_positions: the number of positions to prepare (default: the decoder's maximum).
         """
         self._encoder: Any = getattr(model, "encoder", None)
-        self._decoder = model.decoder
+        self._original = model.decoder
         self._temperature = temperature
         self._n_positions = n_positions or model.decoder.max_positions()
-        self._layers = layers_of(model.decoder)
         self.tokens_per_step: int = getattr(model.decoder, "tokens_per_step", 1)
         self.block_size: int = getattr(model.decoder, "block_size", 0)
         self.has_sequential_heads: bool = getattr(model.decoder, "heads_are_sequential", False)
@@ -71,7 +71,9 @@ class TransformerNetwork:
         return self._rows.lengths.numel()
 
     def reset(self) -> None:
-        """Remove all rows."""
+        """Remove all rows, and follow changes of the model's parameters."""
+        self._decoder: Any = prepared(self._original).by_columns()
+        self._layers = layers_of(self._decoder)
         like = self._decoder.embed_tokens.weight.detach()
         shape = (len(self._layers), self._layers[0].self_attn.embed_dim)
         self._rows, self._sources = RowCache(*shape, like), SourceCache(*shape, like)
@@ -253,7 +255,9 @@ class TransformerNetwork:
         """The attention of one layer to sources, as in :class:`_Step`: ``[R, T, E]``."""
         keys, values = self._sources.read(index, sources)
         n_heads = self._layers[index].encoder_attn.num_heads
-        return attend(queries, keys, values, mask, n_heads)
+        # Rows that have all keys in common attend to them at once, as the tokens of one row.
+        found = attend(queries.view(len(keys), -1, queries.size(-1)), keys, values, mask, n_heads)
+        return found.view_as(queries)
 
 
 def _feed_forward(layer: Any, x: Tensor) -> Tensor:

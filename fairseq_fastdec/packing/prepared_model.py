@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ..processes.memory import trim
+from .columns import by_columns
 from .heads import HeadWeights, SequentialWeights, vocabulary_of_proposals
 from .own_weights import OwnWeights
 from .packed import PackedLinear
@@ -170,6 +171,11 @@ class PreparedModule:
     ) -> PackedLinear:
         """See :func:`.heads.vocabulary_of_proposals`."""
         return self._get("drafts", self._make_drafts, precision, n_types)
+
+    def by_columns(self) -> Any:
+        """The decoder, for torch; see :func:`.columns.by_columns`."""
+        self.refresh()
+        return self._get("columns", by_columns)
 
     @torch.no_grad()
     def _get(self, name: str, make: Callable, *arguments: Hashable) -> Any:

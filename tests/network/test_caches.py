@@ -1,6 +1,8 @@
 """Caches of rows and sources against lists."""
 
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairseq_fastdec.network.caches import RowCache, SourceCache
 
@@ -45,6 +47,32 @@ def test_rows_are_selected():
     assert cache.lengths.numel() == 0
 
 
+@given(st.data())
+def test_any_rows_are_copied_with_their_tokens(data):
+    """Between two memories, of which each keeps what rows had in it before."""
+    cache = RowCache(1, 2, LIKE)
+    rows = []
+    for _ in range(data.draw(st.integers(1, 12))):
+        n_added = data.draw(st.integers(0 if rows else 1, 2))
+        cache.add(n_added)
+        rows += [torch.zeros(0, 2, dtype=torch.float64)] * n_added
+        # More than the least capacity, so that it grows.
+        n_new = data.draw(st.sampled_from([1, 2, 20]))
+        keys = write(cache, None, n_new)
+        kept = data.draw(st.lists(st.integers(0, n_new), min_size=len(rows), max_size=len(rows)))
+        cache.keep(None, torch.tensor(kept), n_new)
+        rows = [torch.cat([row, own[:n]]) for row, own, n in zip(rows, keys, kept)]
+        copied = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=6))
+        cache.select(torch.tensor(copied, dtype=torch.long))
+        rows = [rows[row] for row in copied]
+        assert cache.lengths.tolist() == [len(row) for row in rows]
+        keys, values = cache.read(0, None, cache.longest)
+        assert len(keys) == len(rows) and keys.isfinite().all() and values.isfinite().all()
+        for row, own_keys, own_values in zip(rows, keys, values):
+            assert torch.equal(own_keys[: len(row)], row)
+            assert torch.equal(own_values[: len(row)], -row)
+
+
 def two_kinds_of_sources():
     cache = SourceCache(1, 2, LIKE)
     short = torch.randn(1, 2, 2, 3, 2, dtype=torch.float64)
@@ -77,3 +105,23 @@ def test_rows_that_are_never_repeated_have_their_sources_in_order():
     keys, _ = cache.read(0, None)
     assert torch.equal(keys[0, :3], short[0, 0, 0]) and torch.equal(keys[1], long[0, 0, 0])
     assert cache.mask(None)[0, 0].eq(0).tolist() == [True, True, True, False, False]
+
+
+def test_sources_with_equally_many_rows_are_read_once():
+    cache, short, long = two_kinds_of_sources()
+    cache.select([0, 0, 1, 1, 2, 2])
+    assert cache.sources_of(None) is None
+    keys, _ = cache.read(0, None)
+    assert len(keys) == len(cache.mask(None)) == 3 and torch.equal(keys[1, :3], short[0, 0, 1])
+    assert cache.sources_of(torch.tensor([5, 0, 3])).tolist() == [2, 0, 1]
+    # Rows in another order, and sources with other numbers of rows.
+    cache.select([2, 0, 3, 1, 4, 5])
+    assert cache.sources_of(None).tolist() == [1, 0, 1, 0, 2, 2]
+    cache.select([0, 2, 1, 3, 4, 5])
+    assert cache.sources_of(None).tolist() == [1, 1, 0, 0, 2, 2]
+    cache.select([2, 3, 0, 1])
+    assert cache.sources_of(None) is None and cache.n_sources == 2
+    cache.add(long, torch.zeros(1, 5, dtype=torch.bool))
+    assert cache.sources_of(None).tolist() == [0, 0, 1, 1, 2]
+    cache.select([])
+    assert cache.n_sources == 0

@@ -30,6 +30,8 @@ def test_a_spec_is_a_name_and_options():
     assert method == Method("ours", ("--decoding", "beam", "--path", "my model.pt:b.pt"))
     peer = Method.parse("peer: --beam 4 --engine ctranslate2 --compute-type int8")
     assert peer == Method("peer", ("--beam", "4"), "ctranslate2", "int8")
+    in_torch = Method.parse("x: --torch --beam 4")
+    assert in_torch == Method("x", ("--beam", "4"), in_torch=True)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,7 @@ def test_a_spec_is_a_name_and_options():
         ("greedy:", "give a name, a colon"),
         ("x: --engine marian", "invalid choice: 'marian'"),
         ("x: --beam 1 --compute-type int8", "use --dtype"),
+        ("x: --torch --engine ctranslate2", "--torch is for --engine fairseq; remove it"),
         ("x: --path 'open", "No closing quotation"),
         ("x: --beam 1 --inter-threads 2", "--inter-threads is for .*; use --processes"),
         ("x: --engine ctranslate2 --processes 2", "--processes is for .*; use --inter-threads"),
