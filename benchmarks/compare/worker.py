@@ -34,7 +34,7 @@ class Worker:
                 reason.
         """
         if method.in_torch:
-            loading.library = lambda: None
+            loading.library = lambda: None  # type: ignore[assignment]
         self.memory_before = peak_memory()
         self._cfg = configure(settings, method)
         self.corpus = Corpus(self._cfg)

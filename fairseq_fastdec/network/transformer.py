@@ -57,7 +57,8 @@ class TransformerNetwork:
             n_positions: the number of positions to prepare (default: the decoder's maximum).
         """
         self._encoder: Any = getattr(model, "encoder", None)
-        self._original = model.decoder
+        self._original = self._decoder = model.decoder
+        self._layers = layers_of(model.decoder)
         self._temperature = temperature
         self._n_positions = n_positions or model.decoder.max_positions()
         self.tokens_per_step: int = getattr(model.decoder, "tokens_per_step", 1)
@@ -71,9 +72,7 @@ class TransformerNetwork:
         return self._rows.lengths.numel()
 
     def reset(self) -> None:
-        """Remove all rows, and follow changes of the model's parameters."""
-        self._decoder: Any = prepared(self._original).by_columns()
-        self._layers = layers_of(self._decoder)
+        """Remove all rows."""
         like = self._decoder.embed_tokens.weight.detach()
         shape = (len(self._layers), self._layers[0].self_attn.embed_dim)
         self._rows, self._sources = RowCache(*shape, like), SourceCache(*shape, like)
@@ -88,6 +87,7 @@ class TransformerNetwork:
             net_input: the ``net_input`` of fairseq's batches, such as ``src_tokens`` int64
                 ``[B, S]``, padded on either side, and ``src_lengths`` int64 ``[B]``.
         """
+        self._read_parameters()
         encoded = self._encoder.forward_torchscript(net_input)
         states = encoded["encoder_out"][0].transpose(0, 1)
         padding = next(iter(encoded["encoder_padding_mask"]), None)
@@ -102,6 +102,7 @@ class TransformerNetwork:
 
     def add(self, n: int) -> None:
         """Append n empty rows of a language model, which have empty sources."""
+        self._read_parameters()
         like = self._decoder.embed_tokens.weight
         padding = torch.zeros(n, 0, dtype=torch.bool, device=like.device)
         shape = (len(self._layers), 2, n, 0, self._layers[0].self_attn.embed_dim)
@@ -193,6 +194,11 @@ class TransformerNetwork:
     def draft_scores(self, states: Tensor) -> Tensor:
         """The logits ``[..., V]`` of the token after each state ``[..., C]``."""
         return self._logits(self._decoder.heads.output(states))
+
+    def _read_parameters(self) -> None:
+        """Follow changes of the model. Until then it is not read: compiled code may decode it."""
+        self._decoder = prepared(self._original).by_columns()
+        self._layers = layers_of(self._decoder)
 
     def _logits(self, states: Tensor) -> Tensor:
         logits = self._decoder.output_layer(states)

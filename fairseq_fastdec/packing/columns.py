@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..fairseq_patches.mapped_checkpoints import read_weight
+
 
 def by_columns(module: Any) -> Any:
     """A view of a decoder for inference, which a CPU computes faster for few tokens.
@@ -19,6 +21,7 @@ def by_columns(module: Any) -> Any:
     view.training = False
     view._modules = {name: child and by_columns(child) for name, child in module._modules.items()}
     if type(module) is nn.Linear and _gains(module.weight):
+        read_weight(module.weight)
         weight = nn.Parameter(module.weight.detach().t().contiguous().t(), requires_grad=False)
         view._parameters = {**module._parameters, "weight": weight}
     return view

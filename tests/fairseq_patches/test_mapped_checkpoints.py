@@ -1,6 +1,7 @@
 """Checkpoints are mapped where only models are loaded; the models are the same."""
 
 import argparse
+import copy
 import os
 import pickle
 import sys
@@ -14,6 +15,7 @@ from fairseq.tasks.translation import TranslationTask
 
 from fairseq_fastdec.fairseq_patches import mapped_checkpoints
 from fairseq_fastdec.fairseq_patches.compat import UnreadableCheckpoint
+from fairseq_fastdec.network.transformer import TransformerNetwork
 from tests.support import tiny
 
 pytestmark = pytest.mark.skipif(
@@ -248,6 +250,33 @@ def test_whoever_calls_a_module_has_its_weights_read(write, deferring, monkeypat
     for name, value in read.state_dict().items():
         if not name.endswith("_float_tensor"):
             assert torch.equal(state[name], value), name
+
+
+def test_a_module_reads_once(write, deferring):
+    (model,) = load(write())
+    net_input = tiny.random_batch(TASK, [3, 5])["net_input"]
+    for loaded in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert any(module._forward_pre_hooks for module in loaded.modules())
+        loaded.eval()(**net_input)
+        layers = [*loaded.encoder.layers, *loaded.decoder.layers]
+        called = [own for layer in layers for own in (layer.self_attn, layer.fc1, layer.fc2)]
+        assert not any(own._forward_pre_hooks for own in called)
+
+
+def test_methods_in_torch_read_the_weights(write, deferring, monkeypatch):
+    path, batch = write(), tiny.random_batch(TASK, [3, 5])
+    (deferred,) = load(path)
+    monkeypatch.setattr(TASK, "defers_weights", False)
+    (read,) = load(path)
+    tokens = torch.tensor([[2, 5, 7], [2, 6, 4]])
+    features = []
+    for model in (deferred, read):
+        network = TransformerNetwork(model.eval())
+        network.encode(batch["net_input"])
+        features.append(network.step(tokens))
+    assert torch.equal(*features)
+    expected = read(**{**batch["net_input"], "prev_output_tokens": tokens}, features_only=True)
+    assert torch.allclose(features[0], expected[0], atol=1e-5)
 
 
 def test_in_other_dtypes_and_with_shared_weights(write, deferring, tmp_path):
