@@ -34,7 +34,7 @@ PAPERS: dict[str, list[str]] = {
         "jacobi/run.py --opus-sized --torch --rounds 5",
     ],
     "streaming": [
-        "wmt_ensemble/run.py --demo -- --cpu",
+        "wmt_ensemble/run.py --small --cpu-autocast --sentences 500 --rounds 5 -- --cpu",
         "parsing/run.py --size full --cpu-time --rounds 3",
     ],
     "double_token": [

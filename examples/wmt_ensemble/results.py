@@ -1,10 +1,10 @@
 """The paper's Table 1, from the files of the runs of fairseq-generate."""
 
-import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from examples.common.significance import significantly_different
 from examples.common.table import (
     SCORER,
     checksum,
@@ -12,9 +12,8 @@ from examples.common.table import (
     numbered,
     shortened,
     signed,
-    translated_line,
+    tokens_and_seconds,
 )
-from fairseq_fastdec.data import atomic_files
 
 COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up", "outputs")
 
@@ -25,37 +24,52 @@ class Run:
 
     bleu: float
     seconds: float
-    sha256: str  # of the translations
+    translations: dict[int, str]
 
 
 def read_run(output: Path, reference: list[str]) -> Run:
     """BLEU of the detokenised hypotheses, and the seconds reported by fairseq-generate."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     translations = numbered(r"D-(\d+)\t[^\t\n]*", results)
-    seconds = re.search(r" in ([\d.]+)s", translated_line(output)).group(1)
+    _, seconds = tokens_and_seconds(output)
     bleu = SCORER.score(translations, dict(enumerate(reference)))
-    return Run(bleu, float(seconds), checksum(translations))
+    return Run(bleu, seconds, translations)
 
 
-def show_table(work: Path, runs: dict[str, list[Run]], baseline: str, title: str) -> None:
-    """Print the table, and write it as Markdown.
+def table(
+    runs: dict[str, list[Run]], compared: dict[str, str], reference: list[str], title: str
+) -> str:
+    """The table of the runs in Markdown.
 
     Args:
         runs: the rounds of each method, in order.
-        baseline: the reference for speed-ups; if it is not in ``runs``, there are none.
+        compared: the method that each one is compared with, in speed and BLEU; the comparison is
+            left out if that method has no runs.
     """
     rows = []
     for method, rounds in runs.items():
         seconds = [run.seconds for run in rounds]
         spread = statistics.stdev(seconds) if len(seconds) > 1 else 0.0
-        speed_up = "-"
+        bleu, speed_up, baseline = f"{rounds[0].bleu:.2f}", "-", compared[method]
         if baseline in runs:
             ratios = [theirs.seconds / own.seconds for own, theirs in zip(rounds, runs[baseline])]
             speed_up = f"{statistics.median(ratios):.2f}x"
+            spread_of_ratios = statistics.stdev(ratios) if len(ratios) > 1 else 0.0
+            if method != baseline:
+                speed_up += f" ± {spread_of_ratios:.2f}"
+                bleu += "*" * differs(rounds[0], runs[baseline][0], reference)
         wall_clock = f"{statistics.mean(seconds):.1f} ± {spread:.1f}"
-        outputs = shortened(rounds[0].sha256)
-        values = (method, f"{rounds[0].bleu:.2f}", wall_clock, speed_up, outputs)
-        rows.append(dict(zip(COLUMNS, values)))
-    text = markdown(signed(title), rows)
-    print("\n" + text)
-    atomic_files.write_text(work / "table.md", text + "\n")
+        outputs = shortened(checksum(rounds[0].translations))
+        rows.append(dict(zip(COLUMNS, (method, bleu, wall_clock, speed_up, outputs))))
+    return markdown(signed(title), rows)
+
+
+def differs(run: Run, baseline: Run, reference: list[str]) -> bool:
+    """Whether BLEU differs significantly from that of the baseline."""
+    if run.translations == baseline.translations:
+        return False
+    systems = {
+        name: [own.translations[number] for number in range(len(reference))]
+        for name, own in (("baseline", baseline), ("run", run))
+    }
+    return "run" in significantly_different(systems, reference, than="baseline")

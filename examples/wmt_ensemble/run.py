@@ -3,6 +3,10 @@
 
     python examples/wmt_ensemble/run.py wmt19.de-en.joined-dict.ensemble -s de -t en
     python examples/wmt_ensemble/run.py --demo     # trains three tiny models first
+    python examples/wmt_ensemble/run.py --small    # trains five small models first, in hours
+
+The paper prunes with delta 1.5. With --small, there are also rows with the smallest delta with
+which pruning loses no BLEU on the validation set, and the table is written to the README.
 
 Arguments after -- are passed to every fairseq-generate, such as: -- --fp16 --batch-size 64 Every
 command is printed. Stages with existing results in --workdir are skipped, so an interrupted run can
@@ -12,36 +16,56 @@ be resumed.
 import argparse
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
-from examples.common import arguments, commands
-from examples.wmt_ensemble.demo import build_demo
+from examples.common import arguments, commands, en_de
+from examples.common.table import write_section
+from examples.wmt_ensemble.ensembles import SMALL, TINY, Member, build
 from examples.wmt_ensemble.newstest import prepare, read_lines
-from examples.wmt_ensemble.results import Run, read_run, show_table
+from examples.wmt_ensemble.results import Run, read_run, table
 from fairseq_fastdec.data import atomic_files
 
-BASELINE = "fairseq --beam 5"
-PRUNING = ["--prune-threshold", "1.5", "--max-candidates", "5", "--finalize", "paper"]
+README = Path(__file__).with_name("README.md")
+WIDTHS = (5, 50)
+# The delta of the paper, and those that --small tries.
+PAPERS_DELTA = 1.5
+DELTAS = (1.5, 2, 2.5, 3, 4, 5, 7)
+# The sentences of the validation set on which --small chooses delta.
+N_VALID = 500
 
 
-def beam_methods(width: int) -> dict[str, list[str]]:
-    """Beam searches of the given width by fairseq and this package."""
+def pruned(width: int, delta: float = PAPERS_DELTA) -> dict[str, list[str]]:
+    """The paper's beam searches, batch by batch and with refilled batches."""
+    beam = ["--beam", str(width), "--prune-threshold", str(delta)]
+    beam += ["--max-candidates", "5", "--finalize", "paper"]
+    suffix = f", delta {delta:g}" * (delta != PAPERS_DELTA)
+    return {
+        f"{name} {width}{suffix}": ["--decoding", name, *beam]
+        for name in ("variable_beam", "streaming")
+    }
+
+
+def fixed(width: int) -> dict[str, list[str]]:
+    """Beam searches of a fixed width by fairseq and this package."""
     beam = ["--beam", str(width)]
     return {
         f"fairseq --beam {width}": ["--decoding", "fairseq", *beam],
         f"beam {width}": ["--decoding", "beam", *beam],
-        f"variable_beam {width}": ["--decoding", "variable_beam", *beam, *PRUNING],
-        f"streaming {width}": ["--decoding", "streaming", *beam, *PRUNING],
     }
 
 
 METHODS = {
     "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
     "greedy": ["--decoding", "greedy", "--beam", "1"],
-    **beam_methods(5),
-    **beam_methods(50),
+    **{name: own for width in WIDTHS for name, own in {**fixed(width), **pruned(width)}.items()},
 }
+
+
+def baseline_of(method: list[str]) -> str:
+    """The name of fairseq's search with the same beam."""
+    return f"fairseq --beam {method[method.index('--beam') + 1]}"
 
 
 def main() -> None:
@@ -57,7 +81,9 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "directory", type=Path, nargs="?", help="an unpacked model archive with a test set"
     )
-    parser.add_argument("--demo", action="store_true", help="train a small ensemble and use it")
+    parser.add_argument("--demo", action="store_true", help="train three tiny models and use them")
+    parser.add_argument("--small", action="store_true", help="train five small models and use them")
+    en_de.add_autocast_option(parser)
     parser.add_argument("-s", "--source-lang", metavar="SRC")
     parser.add_argument("-t", "--target-lang", metavar="TGT")
     parser.add_argument(
@@ -76,8 +102,8 @@ def parse_args() -> argparse.Namespace:
     own, generate_options = split_at_dashes(sys.argv[1:])
     args = parser.parse_args(own)
     args.generate_options = generate_options
-    if args.demo == (args.directory is not None):
-        parser.error("name either a directory or --demo")
+    if args.demo + args.small + (args.directory is not None) != 1:
+        parser.error("name either a directory, --demo or --small")
     if args.directory and not (args.source_lang and args.target_lang):
         parser.error("-s and -t: name the languages, such as -s de -t en")
     return args
@@ -91,29 +117,85 @@ def split_at_dashes(arguments: list[str]) -> list[list[str]]:
 
 def run_recipe(args: argparse.Namespace) -> None:
     """Run all stages from the archive to the table."""
-    name = "demo" if args.demo else args.directory.resolve().name
+    name = "demo" if args.demo else "small" if args.small else args.directory.resolve().name
     work = args.workdir or commands.ROOT / "work" / f"wmt_ensemble_{name}"
     work.mkdir(parents=True, exist_ok=True)
     check_settings(work, args)
-    if args.demo:
-        args.directory, args.source_lang, args.target_lang = build_demo(work), "en", "de"
+    if args.directory is None:
+        args.directory, args.source_lang, args.target_lang = build(work, members(args)), "en", "de"
     models = sorted(args.directory.glob("model*.pt"))
     if not models:
         sys.exit(f"{args.directory}: has no model*.pt; give the directory of an unpacked archive")
     prepare(args.directory, work, args.source_lang, args.target_lang, args.sentences)
     reference = read_lines(work / "reference.txt")
-    runs: dict[str, list[Run]] = {method: [] for method in args.methods}
+    methods = {method: METHODS[method] for method in args.methods}
+    if args.small:
+        for width in WIDTHS:
+            if f"variable_beam {width}" in methods:
+                methods |= pruned(width, chosen_delta(args, work, models, width))
+    runs: dict[str, list[Run]] = {method: [] for method in methods}
     for number in range(1, args.rounds + 1):
-        for method in args.methods:
-            output = work / "decoded" / re.sub(r"\W+", "-", f"{method} {number}")
-            if not commands.finished(output):
-                generate(args, work, models, output, METHODS[method])
-            runs[method].append(read_run(output, reference))
+        for method, options in methods.items():
+            label = f"{method} {number}"
+            runs[method].append(decoded(args, work, models, label, options, reference))
+    compared = {method: baseline_of(options) for method, options in methods.items()}
     title = (
         f"{name}: {len(models)} models, {len(reference)} sentences, rounds of all methods in "
-        f"turn: {args.rounds}. Speed-up: over {BASELINE}."
+        f"turn: {args.rounds}. Speed-up: over fairseq with the same beam, medians of the rounds. "
+        "*: BLEU differs significantly from it (p < 0.05)."
     )
-    show_table(work, runs, BASELINE, title)
+    text = table(runs, compared, reference, title)
+    print("\n" + text)
+    atomic_files.write_text(work / "table.md", text + "\n")
+    if args.small:
+        dated = ", ".join(commands.provenance().values())
+        write_section(README, "small", f"{text}\n\n{dated}\n")
+
+
+def members(args: argparse.Namespace) -> list[Member]:
+    """The models to train, with ``--cpu-autocast`` if it was given."""
+    chosen = TINY if args.demo else SMALL
+    return [member._replace(recipe=en_de.asked_for(member.recipe, args)) for member in chosen]
+
+
+def chosen_delta(args: argparse.Namespace, work: Path, models: list[Path], width: int) -> float:
+    """The smallest delta with which pruning loses no BLEU on the validation set, else the last."""
+    reference = read_lines(en_de.EN_DE / "data" / "valid.de")[:N_VALID]
+    valid = work / "valid"
+    prepare(valid_directory(args.directory, valid), valid, "en", "de", N_VALID)
+    method = f"beam {width}"
+    needed = decoded(args, valid, models, method, METHODS[method], reference).bleu
+    for delta in DELTAS:
+        label, options = next(iter(pruned(width, delta).items()))
+        if decoded(args, valid, models, label, options, reference).bleu >= needed:
+            return delta
+    return DELTAS[-1]
+
+
+def valid_directory(directory: Path, valid: Path) -> Path:
+    """A directory like that of the models whose test set is the validation set."""
+    valid.mkdir(exist_ok=True)
+    for path in directory.iterdir():
+        if path.name.startswith(("dict.", "bpecodes")):
+            shutil.copy(path, valid)
+    for language in ("en", "de"):
+        shutil.copy(en_de.EN_DE / "data" / f"valid.{language}", valid / f"test.{language}")
+    return valid
+
+
+def decoded(
+    args: argparse.Namespace,
+    work: Path,
+    models: list[Path],
+    label: str,
+    options: list[str],
+    reference: list[str],
+) -> Run:
+    """The results of fairseq-generate with one method."""
+    output = work / "decoded" / re.sub(r"\W+", "-", label)
+    if not commands.finished(output):
+        generate(args, work, models, output, options)
+    return read_run(output, reference)
 
 
 def check_settings(work: Path, args: argparse.Namespace) -> None:

@@ -1,11 +1,15 @@
 """The recipe for WMT'19's ensembles, on one of their format with random weights."""
 
+import argparse
+import re
 import sys
+from functools import partial
 
 import pytest
 from fairseq.data import Dictionary
 
 from examples.common import commands
+from examples.wmt_ensemble import results
 from examples.wmt_ensemble import run as recipe
 from examples.wmt_ensemble.newstest import read_test, sgm_segments, subword_nmt_codes
 from fairseq_fastdec.data import atomic_files
@@ -114,3 +118,89 @@ def test_the_whole_recipe(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(sys, "argv", command)
     with pytest.raises(SystemExit, match="--workdir .*: contains results of other settings"):
         recipe.main()
+
+
+def test_the_whole_recipe_of_trained_models(tmp_path, monkeypatch, caplog):
+    directory, work = write_archive(tmp_path / "archive"), tmp_path / "work"
+    page = tmp_path / "README.md"
+    page.write_text("before\n<!-- small -->\nold\n<!-- end of small -->\nbehind\n")
+    built = []
+
+    def build(work, members):
+        built.append(members)
+        return directory
+
+    monkeypatch.setattr(recipe, "build", build)
+    monkeypatch.setattr(recipe, "README", page)
+    monkeypatch.setattr(recipe, "N_VALID", 2)
+    monkeypatch.setattr(recipe, "chosen_delta", partial(two_deltas, recipe.chosen_delta))
+    programs, run = example_in_process.runner(caplog)
+    monkeypatch.setattr(commands, "run", run)
+    command = ["run.py", "--small", "--workdir", str(work), "--rounds", "2", "--cpu-autocast"]
+    command += ["--methods", "fairseq --beam 5", "variable_beam 5", "--", "--cpu"]
+    monkeypatch.setattr(sys, "argv", [*command, "--max-len-b", "8"])
+    recipe.main()
+    ((first, *others),) = built
+    assert first.folder == "baseline-1" and first.recipe.network[-1] == "--cpu-autocast"
+    assert [member.seed for member in others] == [2, 3, 4, 5]
+    # Beam search and one or two deltas on the validation set; then four methods, twice.
+    assert len(programs) - 2 - 2 * 4 in (2, 3)
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("before\n<!-- small -->\nsmall: 2 models, 2 sentences, ")
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
+    assert rows == [
+        "| method", "| fairseq --beam 5", "| variable_beam 5", "| variable_beam 5, delta 7",
+        "| streaming 5, delta 7",
+    ]  # fmt: skip
+
+
+def two_deltas(chosen_delta, *arguments):
+    """The last delta, after the choice between two has been made."""
+    assert chosen_delta(*arguments) in recipe.DELTAS
+    return recipe.DELTAS[-1]
+
+
+def test_the_smallest_delta_that_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe, "prepare", lambda *_: None)
+    monkeypatch.setattr(recipe, "valid_directory", lambda *_: None)
+    args = argparse.Namespace(directory=tmp_path)
+
+    def chosen(bleu):
+        def decoded(args, work, models, label, options, reference):
+            delta = re.search(r"delta ([\d.]+)", label)
+            default = recipe.PAPERS_DELTA if label.startswith("variable") else None
+            return results.Run(bleu[float(delta[1]) if delta else default], 1.0, {})
+
+        monkeypatch.setattr(recipe, "decoded", decoded)
+        return recipe.chosen_delta(args, tmp_path, [], 5)
+
+    below = dict.fromkeys(recipe.DELTAS, 30.0)
+    assert chosen({None: 30.0, **below}) == 1.5
+    assert chosen({None: 31.0, **below, 2.5: 31.0, 3: 31.5}) == 2.5
+    assert chosen({None: 31.0, **below}) == 7
+
+
+def test_the_table_compares_with_the_search_of_the_same_beam():
+    reference = ["Die Datei wird gespeichert und geschlossen."] * 30
+    good = dict(enumerate(reference))
+    bad = {number: "Der Ordner ist leer und bleibt es." for number in good}
+    runs = {
+        "fairseq": [results.Run(100.0, 8.0, good), results.Run(100.0, 10.0, good)],
+        "same": [results.Run(100.0, 4.0, good), results.Run(100.0, 4.0, good)],
+        "worse": [results.Run(0.0, 2.0, bad), results.Run(0.0, 2.0, bad)],
+        "alone": [results.Run(0.0, 2.0, bad)],
+    }
+    compared = {**dict.fromkeys(runs, "fairseq"), "alone": "other"}
+    text = results.table(runs, compared, reference, "Title")
+    assert text.startswith("Title\nBLEU: ")
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in text.splitlines()
+        if line.startswith("|")
+    ]
+    assert [row[:4] for row in rows[2:]] == [
+        ["fairseq", "100.00", "9.0 ± 1.4", "1.00x"],
+        ["same", "100.00", "4.0 ± 0.0", "2.25x ± 0.35"],
+        ["worse", "0.00*", "2.0 ± 0.0", "4.50x ± 0.71"],
+        ["alone", "0.00", "2.0 ± 0.0", "-"],
+    ]
