@@ -103,13 +103,14 @@ def rows(
 
 
 def summary(figures: list[dict[str, Any]]) -> str:
-    """BLEU and mean block size of a cell, with standard deviations if it has several seeds.
+    """BLEU and mean block size of a cell; of several seeds, with standard deviations and number.
 
     A star marks BLEU that differs from the base's for all seeds.
     """
     star = "*" if all(row["differs_from_base"] for row in figures) else ""
     bleu = mean([row["bleu"] for row in figures])
-    return f"{bleu}{star} / {mean([row['mean_block_size'] for row in figures])}"
+    n_seeds = f" ({len(figures)} seeds)" if len(figures) > 1 else ""
+    return f"{bleu}{star} / {mean([row['mean_block_size'] for row in figures])}{n_seeds}"
 
 
 def mean(values: list[float]) -> str:
