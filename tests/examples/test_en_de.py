@@ -263,7 +263,8 @@ def test_cells_of_several_seeds_are_one_cell_of_the_table(tmp_path, monkeypatch)
     ]  # fmt: skip
     (line,) = table_1.rows(kept, "acceptance", table_1.ACCEPTANCES)
     assert line == {
-        "k": "4", "heads": "ours, paper", "setting": "both", "exact": "26.50 ± 0.71* / 3.25 ± 0.35 (2 seeds)",
+        "k": "4", "heads": "ours, paper", "setting": "both",
+        "exact": "26.50 ± 0.71* / 3.25 ± 0.35 (2 seeds)",
         **dict.fromkeys(table_1.ACCEPTANCES[1:], ""),
     }  # fmt: skip
     assert table_1.summary(kept[:1]) == "26.00* / 3.00"
