@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
-from examples.common import arguments, commands, en_de
+from examples.common import arguments, commands, en_de, significance
 from examples.common.figures import read_figures, write_figures
-from examples.common.significance import significantly_different
 from examples.common.table import Run, checksum, mean_block_size, read_run
 from examples.en_de import table_1
 from fairseq_fastdec.translating.command_line import positive
@@ -230,16 +229,9 @@ def decoded(work: Path, cell: Cell) -> tuple[Path, Run]:
 
 def differs(work: Path, cell: Cell, run: Run) -> bool:
     """Whether the BLEU of a cell differs significantly from that of its base, decoded greedily."""
-    output, base = decoded(work, cell.base)
+    _, base = decoded(work, cell.base)
     references = en_de.TEST_TEXT.read_text(encoding="utf-8").split("\n")
-    numbers = sorted(run.translations)
-    systems = {
-        name: [each.translations[number] for number in numbers]
-        for name, each in (("base", base), ("cell", run))
-    }
-    return "cell" in significantly_different(
-        systems, [references[number] for number in numbers], than="base"
-    )
+    return significance.differs(run.translations, base.translations, references)
 
 
 def record(size: str, row: dict[str, Any]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 import html
 import re
 from pathlib import Path
+from typing import Optional
 
 from examples.common import commands
 from fairseq_fastdec.data import atomic_files
@@ -11,17 +12,28 @@ from fairseq_fastdec.tools import prepare_data
 WORKERS = 2
 
 
-def prepare(directory: Path, work: Path, source: str, target: str, sentences: int) -> None:
+def prepare(
+    directory: Path,
+    work: Path,
+    source: str,
+    target: str,
+    sentences: int,
+    text: Optional[Path] = None,
+) -> None:
     """Tokenise, split into subwords and binarise the test set as in the models' training.
 
     Args:
         directory: the models' directory, with ``dict.LANG.txt``, ``bpecodes`` and the test set.
         work: receives ``bpe.codes``, ``reference.txt`` and ``data-bin``.
         sentences: use only this many sentences; 0 for all.
+        text: the files to use as the test set, without ``.LANG`` (default: the directory's).
     """
     if commands.finished(work / "data-bin"):
         return
-    sides = {language: read_test(directory, language) for language in (source, target)}
+    sides = {
+        language: read_lines(Path(f"{text}.{language}")) if text else read_test(directory, language)
+        for language in (source, target)
+    }
     if len(sides[source]) != len(sides[target]):
         raise SystemExit(
             f"{directory}: the test set has {len(sides[source])} lines of {source} but "

@@ -4,7 +4,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from examples.common.significance import significantly_different
+from examples.common.significance import differs
 from examples.common.table import (
     SCORER,
     checksum,
@@ -49,27 +49,20 @@ def table(
     rows = []
     for method, rounds in runs.items():
         seconds = [run.seconds for run in rounds]
-        spread = statistics.stdev(seconds) if len(seconds) > 1 else 0.0
         bleu, speed_up, baseline = f"{rounds[0].bleu:.2f}", "-", compared[method]
         if baseline in runs:
             ratios = [theirs.seconds / own.seconds for own, theirs in zip(rounds, runs[baseline])]
             speed_up = f"{statistics.median(ratios):.2f}x"
-            spread_of_ratios = statistics.stdev(ratios) if len(ratios) > 1 else 0.0
             if method != baseline:
-                speed_up += f" ± {spread_of_ratios:.2f}"
-                bleu += "*" * differs(rounds[0], runs[baseline][0], reference)
-        wall_clock = f"{statistics.mean(seconds):.1f} ± {spread:.1f}"
+                speed_up += f" ± {spread(ratios):.2f}"
+                base = runs[baseline][0].translations
+                bleu += "*" * differs(rounds[0].translations, base, reference)
+        wall_clock = f"{statistics.mean(seconds):.1f} ± {spread(seconds):.1f}"
         outputs = shortened(checksum(rounds[0].translations))
         rows.append(dict(zip(COLUMNS, (method, bleu, wall_clock, speed_up, outputs))))
     return markdown(signed(title), rows)
 
 
-def differs(run: Run, baseline: Run, reference: list[str]) -> bool:
-    """Whether BLEU differs significantly from that of the baseline."""
-    if run.translations == baseline.translations:
-        return False
-    systems = {
-        name: [own.translations[number] for number in range(len(reference))]
-        for name, own in (("baseline", baseline), ("run", run))
-    }
-    return "run" in significantly_different(systems, reference, than="baseline")
+def spread(values: list[float]) -> float:
+    """The standard deviation; 0 of a single value."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0

@@ -16,7 +16,6 @@ be resumed.
 import argparse
 import json
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -31,7 +30,7 @@ README = Path(__file__).with_name("README.md")
 WIDTHS = (5, 50)
 # The delta of the paper, and those that --small tries.
 PAPERS_DELTA = 1.5
-DELTAS = (1.5, 2, 2.5, 3, 4, 5, 7)
+DELTAS = (PAPERS_DELTA, 2, 2.5, 3, 4, 5, 7)
 # The sentences of the validation set on which --small chooses delta.
 N_VALID = 500
 
@@ -160,9 +159,10 @@ def members(args: argparse.Namespace) -> list[Member]:
 
 def chosen_delta(args: argparse.Namespace, work: Path, models: list[Path], width: int) -> float:
     """The smallest delta with which pruning loses no BLEU on the validation set, else the last."""
-    reference = read_lines(en_de.EN_DE / "data" / "valid.de")[:N_VALID]
     valid = work / "valid"
-    prepare(valid_directory(args.directory, valid), valid, "en", "de", N_VALID)
+    valid.mkdir(exist_ok=True)
+    prepare(args.directory, valid, "en", "de", N_VALID, en_de.EN_DE / "data" / "valid")
+    reference = read_lines(valid / "reference.txt")
     method = f"beam {width}"
     needed = decoded(args, valid, models, method, METHODS[method], reference).bleu
     for delta in DELTAS:
@@ -170,17 +170,6 @@ def chosen_delta(args: argparse.Namespace, work: Path, models: list[Path], width
         if decoded(args, valid, models, label, options, reference).bleu >= needed:
             return delta
     return DELTAS[-1]
-
-
-def valid_directory(directory: Path, valid: Path) -> Path:
-    """A directory like that of the models whose test set is the validation set."""
-    valid.mkdir(exist_ok=True)
-    for path in directory.iterdir():
-        if path.name.startswith(("dict.", "bpecodes")):
-            shutil.copy(path, valid)
-    for language in ("en", "de"):
-        shutil.copy(en_de.EN_DE / "data" / f"valid.{language}", valid / f"test.{language}")
-    return valid
 
 
 def decoded(

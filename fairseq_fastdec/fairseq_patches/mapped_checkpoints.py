@@ -16,6 +16,7 @@ never in memory as a whole.
 
 import contextlib
 import copy
+import functools
 import inspect
 import os
 import sys
@@ -24,14 +25,12 @@ import weakref
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextvars import ContextVar
-from functools import partial, wraps
 from typing import Any, Optional
 
 import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils.hooks import RemovableHandle
 
 from ..processes.memory import forget_pages, large_pieces_apart, trim
 from .wrapping import wrap
@@ -193,15 +192,15 @@ def _read_when_called(model: nn.Module) -> None:
         near = [module, *module.children()]
         parameters = [parameter for m in near for parameter in m.parameters(recurse=False)]
         if any(hasattr(parameter, IN_FILE) for parameter in parameters):
-            of_calls: list[RemovableHandle] = []
-            of_calls.append(module.register_forward_pre_hook(partial(_read_near, of_calls)))
-            module.register_state_dict_pre_hook(partial(_read_near, []))
+            module.register_forward_pre_hook(_read_near)
+            module.register_state_dict_pre_hook(_read_near)
 
 
-def _read_near(hooks: list[RemovableHandle], module: nn.Module, *_: Any) -> None:
-    """Read the parameters of a module and its parts; later calls need no hooks."""
-    for hook in hooks:
-        hook.remove()
+def _read_near(module: nn.Module, *_: Any) -> None:
+    """Read the parameters of a module and its parts; later calls need no hook."""
+    for number, hook in [*module._forward_pre_hooks.items()]:
+        if hook is _read_near:
+            module._forward_pre_hooks.pop(number, None)
     for near in (module, *module.children()):
         for parameter in near.parameters(recurse=False):
             read_weight(parameter)
@@ -220,12 +219,12 @@ def _torch_maps(copying: CopyByPieces) -> Iterator[None]:
     """In this context and thread, ``torch.load`` maps the open files that fairseq passes."""
     own_thread = threading.get_ident()
 
-    @wraps(torch.load)
+    @functools.wraps(torch.load)
     def load(file: Any, *args: Any, **kwargs: Any) -> Any:
         path = getattr(file, "name", None)
         if threading.get_ident() != own_thread or not isinstance(path, str):
             return read(file, *args, **kwargs)
-        state = _mapped(partial(read, path, *args, mmap=True, **kwargs), path)
+        state = _mapped(functools.partial(read, path, *args, mmap=True, **kwargs), path)
         if state is None:
             return read(file, *args, **kwargs)
         copying.add(path, state)

@@ -57,8 +57,9 @@ class RowCache:
     def add(self, n: int) -> None:
         """Append n rows of length 0."""
         self.lengths = F.pad(self.lengths, (0, n))
-        missing = max(self.lengths.numel() - self._data.size(2), 0)
-        self._data = F.pad(self._data, (0, 0, 0, 0, 0, missing))
+        missing = self.lengths.numel() - self._data.size(2)
+        if missing > 0:
+            self._data = F.pad(self._data, (0, 0, 0, 0, 0, missing))
 
     def reserve(self, length: int) -> int:
         """Ensure the capacity for rows of this length.

@@ -162,7 +162,7 @@ def two_deltas(chosen_delta, *arguments):
 
 def test_the_smallest_delta_that_loses_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(recipe, "prepare", lambda *_: None)
-    monkeypatch.setattr(recipe, "valid_directory", lambda *_: None)
+    monkeypatch.setattr(recipe, "read_lines", lambda *_: [])
     args = argparse.Namespace(directory=tmp_path)
 
     def chosen(bleu):
