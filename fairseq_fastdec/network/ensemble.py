@@ -10,7 +10,7 @@ from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 from torch import Tensor
 from torch.nn import functional as F
 
-from .caches import Rows, on_host
+from .caches import ALL_ROWS, Rows, on_host
 from .incremental import IncrementalNetwork
 from .support import check_language_model, check_supported, departure_from_stock
 from .transformer import TransformerNetwork
@@ -57,7 +57,7 @@ class Ensemble:
         self._n_proposal_types = n_proposal_types
         # By row: the possible types, int64 [K]; empty if all are possible.
         self._types: list[Tensor] = []
-        self._fed: Optional[Tensor] = None
+        self._fed = ALL_ROWS
         self._sizes: list[int] = []
 
     @property
@@ -97,7 +97,7 @@ class Ensemble:
 
     def reset(self) -> None:
         """Remove all rows."""
-        self._types, self._fed = [], None
+        self._types, self._fed = [], ALL_ROWS
         for network in self._networks:
             network.reset()
 
@@ -117,7 +117,7 @@ class Ensemble:
         if self._lm is not None:
             self._lm.add(self.n_rows - n_before)
 
-    def step(self, tokens: Tensor, rows: Optional[Tensor] = None) -> Tensor:
+    def step(self, tokens: Tensor, rows: slice = ALL_ROWS) -> Tensor:
         """Feed tokens int64 ``[R, T]``; see :meth:`TransformerNetwork.step`.
 
         Returns:
@@ -140,7 +140,7 @@ class Ensemble:
 
     def select(self, rows: Rows) -> None:
         """Row i becomes a copy of row ``rows[i]``; see :data:`.caches.Rows`."""
-        self._fed = None
+        self._fed = ALL_ROWS
         if self._types:
             self._types = [self._types[row] for row in on_host(rows)]
         for network in self._networks:
@@ -223,11 +223,11 @@ class Ensemble:
         """The types that the rows of scores ``[R, ..., V]`` may not predict: bool, or ``None``."""
         if not self._types:
             return None
-        rows = range(len(self._types)) if self._fed is None else self._fed.tolist()
-        excluded = torch.ones(len(rows), scores.size(-1), dtype=torch.bool)
-        for row, own in enumerate(rows):
-            excluded[row, self._types[own]] = False
-        shape = (len(rows), *[1] * (scores.dim() - 2), scores.size(-1))
+        types = self._types[self._fed]
+        excluded = torch.ones(len(types), scores.size(-1), dtype=torch.bool)
+        for row, own in enumerate(types):
+            excluded[row, own] = False
+        shape = (len(types), *[1] * (scores.dim() - 2), scores.size(-1))
         return excluded.view(shape).to(scores.device)
 
     def _unproposed(self, scores: Tensor) -> Optional[Tensor]:

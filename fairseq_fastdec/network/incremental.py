@@ -3,13 +3,13 @@
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 import torch
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor
 
-from .caches import Rows, on_device
+from .caches import ALL_ROWS, Rows, on_device
 
 
 @dataclass
@@ -86,13 +86,13 @@ class IncrementalNetwork:
         self._groups.append(RowGroup(self.n_rows + order, no_tokens, encoder_out, [{}]))
 
     @torch.no_grad()
-    def step(self, tokens: Tensor, rows: Optional[Tensor] = None) -> Tensor:
-        """Feed int64 ``[R, T]`` to all rows, or to ``rows`` int64 ``[R]``.
+    def step(self, tokens: Tensor, rows: slice = ALL_ROWS) -> Tensor:
+        """Feed int64 ``[R, T]`` to R rows.
 
         Returns:
             features ``[R, T, V]``: the model's log-probabilities
         """
-        self._fed = torch.arange(self.n_rows, device=tokens.device) if rows is None else rows
+        self._fed = torch.arange(self.n_rows, device=tokens.device)[rows]
         place = self._fed.new_full((self.n_rows,), -1)
         place[self._fed] = torch.arange(self._fed.numel(), device=tokens.device)
         self._groups = self._divided(place.ge(0))

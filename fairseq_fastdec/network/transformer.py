@@ -9,25 +9,23 @@ from ..packing.positions import positions_of
 from ..packing.prepared_model import prepared
 from ..packing.stock_decoders import is_recurrent, layers_of
 from .attention import attend, hidden_keys, mask_of
-from .caches import RowCache, Rows, SourceCache, on_device
+from .caches import ALL_ROWS, RowCache, Rows, Sharing, SourceCache
 
 
 class _Step(NamedTuple):
     """The parts of a step that all layers have in common.
 
     Attributes:
-        rows: int64 ``[R']``, those that are extended; ``None`` for all.
+        rows: those that are extended.
         places: of the new tokens in the cache: rows int64 ``[R', 1]``, positions int64 ``[R', T]``.
         mask: of the keys of the rows, ``[R', T, L]``.
-        sources: of the rows, see :meth:`.caches.SourceCache.sources_of`.
-        source_mask: of the keys of the sources, ``[R', 1, L]``.
+        sharing: how the rows attend to their sources.
     """
 
-    rows: Optional[Tensor]
+    rows: slice
     places: tuple[Tensor, Tensor]
     mask: Tensor
-    sources: Optional[Tensor]
-    source_mask: Tensor
+    sharing: Sharing
 
 
 class TransformerNetwork:
@@ -110,23 +108,22 @@ class TransformerNetwork:
         self._rows.add(n)
 
     @torch.no_grad()
-    def step(self, tokens: Tensor, rows: Optional[Tensor] = None) -> Tensor:
+    def step(self, tokens: Tensor, rows: slice = ALL_ROWS) -> Tensor:
         """Append T tokens to each row.
 
         Args:
             tokens: int64 ``[R, T]``, T a multiple of :attr:`tokens_per_step`. Rows with fewer
                 tokens can have any padding.
-            rows: int64 ``[R]``, the rows that are extended (default: all).
+            rows: the R rows that are extended (default: all).
 
         Returns:
             features ``[R, T, C]``, like those of ``decoder.extract_features``
         """
         n_new, like = tokens.size(1), self._decoder.embed_tokens.weight
-        n_keys = self._rows.reserve(self._rows.longest + n_new)
+        n_keys = self._rows.reserve(rows, n_new)
         places = self._rows.places_after(rows, n_new)
         mask = mask_of(hidden_keys(places[1], n_keys, self.tokens_per_step), like.detach())
-        sources = self._sources.sources_of(rows)
-        self._step = _Step(rows, places, mask, sources, self._sources.mask(sources))
+        self._step = _Step(rows, places, mask, self._sources.sharing(rows))
         return self.forward(tokens, self._step)
 
     def forward(self, tokens: Tensor, step: _Step) -> Tensor:
@@ -148,11 +145,11 @@ class TransformerNetwork:
 
     def tighten(self, longest: int) -> None:
         """State that no row has more than ``longest`` tokens, so that fewer keys are read."""
-        self._rows.longest = min(self._rows.longest, longest)
+        self._rows.tighten(longest)
 
     def select(self, rows: Rows) -> None:
         """Row i becomes a copy of row ``rows[i]``; see :data:`.caches.Rows`."""
-        self._rows.select(on_device(rows, self._rows.lengths.device))
+        self._rows.select(rows)
         self._sources.select(rows)
         self._step = None
 
@@ -186,9 +183,8 @@ class TransformerNetwork:
         heads, decoder = self._decoder.heads, self._decoder
         states = heads.read_token(states, decoder.embed_scale * decoder.embed_tokens(tokens))
         queries = heads.query(heads.source_norm(states))
-        sources = self._sources.sources_of(None)
-        mask = self._sources.mask(sources)
-        found = self._attend_to_sources(len(self._layers) - 1, queries, sources, mask)
+        sharing = self._sources.sharing(ALL_ROWS)
+        found = self._attend_to_sources(len(self._layers) - 1, queries, sharing)
         return heads.feed_forward(states + heads.source(found))
 
     def draft_scores(self, states: Tensor) -> Tensor:
@@ -235,13 +231,10 @@ class TransformerNetwork:
 
     def _recurrence(self, index: int, unit: Any, x: Tensor, step: _Step) -> Tensor:
         """The outputs of a recurrent unit; the cache has its state after each token as keys."""
-        states, _ = self._rows.read(index, step.rows, self._rows.longest)
+        states, _ = self._rows.read(index, step.rows, step.mask.size(-1))
         rows = torch.arange(x.size(0), device=x.device)
         lengths = step.places[1][:, 0]
-        before = x.new_zeros(x.size(0), x.size(2))
-        if states.size(1):
-            before = states[rows, (lengths - 1).clamp(min=0)]
-            before = before.masked_fill(lengths.eq(0)[:, None], 0)
+        before = states[rows, (lengths - 1).clamp(min=0)].masked_fill(lengths.eq(0)[:, None], 0)
         states = unit.states(x.transpose(0, 1), before).transpose(0, 1)
         self._rows.write(index, step.places, states, states)
         return torch.relu(states)
@@ -250,20 +243,18 @@ class TransformerNetwork:
         residual, attention = x, layer.encoder_attn
         if layer.normalize_before:
             x = layer.encoder_attn_layer_norm(x)
-        queries = attention.q_proj(x)
-        found = self._attend_to_sources(index, queries, step.sources, step.source_mask)
+        found = self._attend_to_sources(index, attention.q_proj(x), step.sharing)
         x = residual + attention.out_proj(found)
         return x if layer.normalize_before else layer.encoder_attn_layer_norm(x)
 
-    def _attend_to_sources(
-        self, index: int, queries: Tensor, sources: Optional[Tensor], mask: Tensor
-    ) -> Tensor:
-        """The attention of one layer to sources, as in :class:`_Step`: ``[R, T, E]``."""
-        keys, values = self._sources.read(index, sources)
+    def _attend_to_sources(self, index: int, queries: Tensor, sharing: Sharing) -> Tensor:
+        """The attention of one layer to sources: queries ``[R, T, E]`` to ``[R, T, E]``."""
+        keys, values = self._sources.read(index, sharing)
         n_heads = self._layers[index].encoder_attn.num_heads
-        # Rows that have all keys in common attend to them at once, as the tokens of one row.
-        found = attend(queries.view(len(keys), -1, queries.size(-1)), keys, values, mask, n_heads)
-        return found.view_as(queries)
+        in_slots = queries if sharing.rows is None else queries.index_select(0, sharing.rows)
+        of_sources = in_slots.view(len(keys), -1, queries.size(-1))
+        found = attend(of_sources, keys, values, sharing.mask, n_heads).view_as(in_slots)
+        return found if sharing.slots is None else found.index_select(0, sharing.slots)
 
 
 def _feed_forward(layer: Any, x: Tensor) -> Tensor:

@@ -56,6 +56,7 @@ class BeamBatch:
         """Lines 13 to 18: extend the candidates of some beams by one token.
 
         Args:
+            focus: beams that follow each other, as those of equal length do in a refilled batch.
             bos: the token before the first.
 
         Returns:
@@ -63,11 +64,8 @@ class BeamBatch:
         """
         # Line 15: compute the expansions D(e_i, y_ij).
         candidates = [(beam, candidate) for beam in focus for candidate in beam.growing]
-        numbers = [candidate.row for _, candidate in candidates]
-        are_all = numbers == list(range(self._network.n_rows))
-        rows = None if are_all else torch.tensor(numbers, device=self._device)
+        rows = slice(candidates[0][1].row, candidates[-1][1].row + 1)
         last = [candidate.tokens[-1] if candidate.tokens else bos for _, candidate in candidates]
-        self._network.tighten(max(beam.length for beam in self.beams))
         tokens = torch.tensor(last, device=self._device)
         features = self._network.step(tokens[:, None], rows=rows)
         self._network.keep(torch.ones_like(tokens))
