@@ -12,87 +12,25 @@ this package's loss and heads.
 
 Every command is printed. An interrupted run is resumed, and existing results are not computed
 again. Cells are written to ``benchmarks/block_sizes.json`` as soon as they are known, and the
-tables of ``--size medium`` to examples/RESULTS.md at the end.
+tables of ``--size medium`` to examples/RESULTS.md at the end. ``--rounds`` measures Figure 4.
 """
 
 import argparse
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import arguments, commands, en_de, significance
 from examples.common.figures import read_figures, write_figures
 from examples.common.table import Run, checksum, mean_block_size, read_run
-from examples.en_de import table_1
+from examples.en_de import figure_4, table_1
+from examples.en_de.cells import ACCEPTANCE, BLOCK_SIZES, HEADS, SETTINGS, Cell
 from fairseq_fastdec.translating.command_line import positive
 
 FIGURES = commands.ROOT / "benchmarks" / "block_sizes.json"
-BLOCK_SIZES = (1, 2, 4, 6, 8, 10)
 # The beam search of Vaswani et al. (2017), used by the paper's teacher.
 BEAM_SEARCH = ["--decoding", "beam", "--beam", "4", "--lenpen", "0.6"]
 TEACHERS_SEED = 4
-SHARED = ["--block-ffn", "shared"]
-HEADS: dict[str, list[str]] = {
-    # One feed-forward layer for all heads, p_1 included; each update trains one head.
-    "paper": [*SHARED, "--sub-loss", "random"],
-    # The same heads; each update trains all of them.
-    "positions": [*SHARED, "--sub-loss", "random-position"],
-    # This package's: p_1 is the base, and the first heads are trained most.
-    "split": [
-        "--block-ffn", "split", "--identity-first-head", "--sub-loss", "random-position",
-        "--head-decay", "0.65",
-    ],
-}  # fmt: skip
-
-
-class Setting(NamedTuple):
-    """A column of the table."""
-
-    distilled: bool
-    fine_tuned: bool
-
-    @property
-    def data(self) -> str:
-        """The folder of the training data in the work directory."""
-        return "distilled/data" if self.distilled else "data"
-
-
-SETTINGS = {
-    "regular": Setting(distilled=False, fine_tuned=False),
-    "distillation": Setting(distilled=True, fine_tuned=False),
-    "fine tuning": Setting(distilled=False, fine_tuned=True),
-    "both": Setting(distilled=True, fine_tuned=True),
-}
-ACCEPTANCE: dict[str, list[str]] = {
-    "exact": [],
-    "top 2": ["--acceptance", "topk", "--acceptance-topk", "2"],
-    "top 3": ["--acceptance", "topk", "--acceptance-topk", "3"],
-    "at least 2": ["--min-block-size", "2"],
-    "at least 3": ["--min-block-size", "3"],
-}
-
-
-class Cell(NamedTuple):
-    """A model of the table, and the way in which its proposals are accepted."""
-
-    heads: str
-    block_size: int
-    setting: str
-    seed: int
-    acceptance: str = "exact"
-
-    @property
-    def base(self) -> "Cell":
-        """The model without heads that has seen the same data."""
-        setting = "distillation" if SETTINGS[self.setting].distilled else "regular"
-        return Cell("", 1, setting, self.seed)
-
-    @property
-    def model(self) -> str:
-        """The folder of its checkpoint in the work directory."""
-        if self.block_size == 1:
-            return f"{'single' if SETTINGS[self.setting].distilled else 'baseline'}-{self.seed}"
-        return f"{self.heads}-{self.setting}-{self.block_size}-{self.seed}".replace(" ", "-")
 
 
 def main() -> None:
@@ -134,6 +72,12 @@ def parse_args() -> argparse.Namespace:
         default=["exact"],
         help="of fine-tuned models; the others have exact acceptance",
     )
+    parser.add_argument(
+        "--rounds",
+        type=positive,
+        metavar="N",
+        help="measure the speed of the first seed's models, too, in N rounds (Figure 4)",
+    )
     return parser.parse_args()
 
 
@@ -150,6 +94,12 @@ def make_tables(args: argparse.Namespace) -> None:
     print("\n" + table_1.section(of_size))
     if args.size == "medium":
         table_1.write(of_size)
+    if args.rounds:
+        first = [row for row in of_size if row["seed"] == args.seeds[0]]
+        measured = figure_4.measured(work, first, args.rounds)
+        print("\n" + figure_4.section(measured))
+        if args.size == "medium":
+            figure_4.write(measured)
 
 
 def cells(args: argparse.Namespace) -> list[Cell]:

@@ -1,16 +1,16 @@
 """Table 1 of Stern et al. (2018) beside ours, in examples/RESULTS.md."""
 
 import statistics
+from collections.abc import Iterable
 from typing import Any
 
 from examples.common import commands
 from examples.common.table import distinct, signed, untitled, write_section
+from examples.en_de.cells import ACCEPTANCE, SETTINGS, Cell
 
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
 # The name of the section in the page.
 SECTION = "table 1"
-SETTINGS = ("regular", "distillation", "fine tuning", "both")
-ACCEPTANCES = ("exact", "top 2", "top 3", "at least 2", "at least 3")
 # BLEU / mean accepted block size of the paper, by k, in the order of SETTINGS.
 THE_PAPER = {
     1: ("26.00 / 1.00", "26.41 / 1.00", "", ""),
@@ -20,7 +20,7 @@ THE_PAPER = {
     8: ("25.82 / 1.76", "26.25 / 1.91", "24.27 / 3.01", "26.11 / 4.69"),
     10: ("25.69 / 1.74", "26.34 / 1.90", "23.51 / 2.87", "25.60 / 4.95"),
 }
-# The same of the models "both" with other acceptances (section 7.1), in the order of ACCEPTANCES.
+# The same of the models "both" with other acceptances (section 7.1), in the order of ACCEPTANCE.
 ACCEPTED = {
     2: ("26.58 / 1.88", "26.49 / 1.92", "26.41 / 1.93"),
     4: ("26.36 / 3.27", "26.22 / 3.47", "26.14 / 3.52"),
@@ -29,7 +29,7 @@ ACCEPTED = {
     10: ("25.60 / 4.95", "25.04 / 5.67", "24.68 / 5.91"),
 }
 THE_PAPERS = "the paper's figures"
-FIELDS = ("heads", "block_size", "setting", "acceptance")
+FIELDS = [name for name in Cell._fields if name != "seed"]
 
 
 def write(figures: list[dict[str, Any]]) -> None:
@@ -40,7 +40,7 @@ def write(figures: list[dict[str, Any]]) -> None:
 def section(figures: list[dict[str, Any]]) -> str:
     """The tables of all figures, with where they are from."""
     dates, commits, processors = distinct(figures, "date", "commit", "processor")
-    accepted = [row for row in figures if row["setting"] in SETTINGS[2:]]
+    accepted = [row for row in figures if SETTINGS[row["setting"]].fine_tuned]
     parts = [
         f"{dates} · {processors} · commit {commits}",
         signed("BLEU / mean accepted block size"),
@@ -49,7 +49,7 @@ def section(figures: list[dict[str, Any]]) -> str:
     if any(row["acceptance"] != "exact" for row in accepted):
         parts += [
             "Other ways to accept (section 5) with the models that were fine-tuned:",
-            untitled([*papers_rows_of_acceptances(), *rows(accepted, "acceptance", ACCEPTANCES)]),
+            untitled([*papers_rows_of_acceptances(), *rows(accepted, "acceptance", ACCEPTANCE)]),
         ]
     return "\n\n".join(parts) + "\n"
 
@@ -64,20 +64,20 @@ def papers_rows() -> list[dict[str, str]]:
 
 def papers_rows_of_acceptances() -> list[dict[str, str]]:
     """The paper's section 7.1."""
-    missing = ("",) * (len(ACCEPTANCES) - 3)
+    missing = ("",) * (len(ACCEPTANCE) - 3)
     return [
         {
             "k": str(k),
             "heads": THE_PAPERS,
             "setting": "both",
-            **dict(zip(ACCEPTANCES, (*cells, *missing))),
+            **dict(zip(ACCEPTANCE, (*cells, *missing))),
         }
         for k, cells in ACCEPTED.items()
     ]
 
 
 def rows(
-    figures: list[dict[str, Any]], field: str, columns: tuple[str, ...], **only: str
+    figures: list[dict[str, Any]], field: str, columns: Iterable[str], **only: str
 ) -> list[dict[str, str]]:
     """A row for each k, heads and whatever else differs, ordered by k.
 

@@ -13,9 +13,10 @@ import sacrebleu
 import torch
 from fairseq import options
 
+from benchmarks.compare import command as compare
 from examples.common import commands, deeper, en_de
 from examples.common.table import checksum, read_run, shortened, show_table, signed
-from examples.en_de import block_sizes, demo, export, table_1
+from examples.en_de import block_sizes, demo, export, figure_4, table_1
 from fairseq_fastdec.tools.distillation import command
 from tests.support import after_import, command_line, tiny
 
@@ -261,11 +262,11 @@ def test_cells_of_several_seeds_are_one_cell_of_the_table(tmp_path, monkeypatch)
             "both": "26.50 ± 0.71 / 3.25 ± 0.35 (2 seeds)",
         }
     ]  # fmt: skip
-    (line,) = table_1.rows(kept, "acceptance", table_1.ACCEPTANCES)
+    (line,) = table_1.rows(kept, "acceptance", table_1.ACCEPTANCE)
     assert line == {
         "k": "4", "heads": "ours, paper", "setting": "both",
         "exact": "26.50 ± 0.71* / 3.25 ± 0.35 (2 seeds)",
-        **dict.fromkeys(table_1.ACCEPTANCES[1:], ""),
+        **dict.fromkeys(list(table_1.ACCEPTANCE)[1:], ""),
     }  # fmt: skip
     assert table_1.summary(kept[:1]) == "26.00* / 3.00"
 
@@ -275,10 +276,50 @@ def test_table_1_has_the_figures_of_the_file():
     section = table_1.section([row for row in figures if row["size"] == "medium"])
     assert section in table_1.PAGE.read_text(encoding="utf-8")
     assert set(table_1.THE_PAPER) == set(block_sizes.BLOCK_SIZES)
-    assert list(table_1.SETTINGS) == list(block_sizes.SETTINGS)
-    assert list(table_1.ACCEPTANCES) == list(block_sizes.ACCEPTANCE)
     for k, cells in table_1.ACCEPTED.items():
         assert cells[0] == table_1.THE_PAPER[k][-1]
+
+
+def test_figure_4_is_of_models_with_heads_and_their_own_bases(tmp_path, monkeypatch):
+    ran = []
+
+    def run_benchmark(command, output):
+        ran.append(compare.parse_args([str(word) for word in command[3:]]))
+        args, rest = ran[-1]
+        methods = [text.split(":")[0] for text in args.methods]
+        return {"results": [{"method": own, "seconds": [len(own), 9]} for own in methods]}
+
+    monkeypatch.setattr(commands, "run_benchmark", run_benchmark)
+    asked = cells("--block-sizes", "1", "4", "--acceptances", "exact", "top 2", "--rounds", "2")
+    rows = [{**cell._asdict(), "mean_block_size": 9 - n} for n, cell in enumerate(asked)]
+    figures = figure_4.measured(tmp_path, rows, 2)
+    ((args, rest),) = ran
+    decoded = [
+        ("baseline-1", "greedy"), ("paper-regular-4-1", "blockwise"),
+        ("single-1", "greedy"), ("paper-distillation-4-1", "blockwise"),
+        ("paper-fine-tuning-4-1", "blockwise"), ("paper-both-4-1", "blockwise"),
+    ]  # fmt: skip
+    assert args.methods == [
+        f"{model}, {engine}: {option}--decoding {method} --path {tmp_path}/{model}/"
+        "checkpoint_last.pt"
+        for engine, option in (("compiled code", ""), ("torch", "--torch "))
+        for model, method in decoded
+    ]
+    assert args.batch_size == 1 and args.rounds == 2
+    lines = figure_4.section(figures).splitlines()
+    n_own, n_base = len("paper-both-4-1, torch"), len("single-1, torch")
+    ratio = f"{n_base / n_own:.2f}"
+    # The shortest blocks come first.
+    assert lines[4].startswith("| 4 | paper | both | 2.00 |")
+    assert lines[4].endswith(f"({ratio} to 1.00) |")
+    assert [line.split(" | ")[2] for line in lines[5:]] == [
+        "fine tuning", "distillation", "regular",
+    ]  # fmt: skip
+
+
+def test_figure_4_has_the_figures_of_the_file():
+    figures = json.loads(figure_4.FIGURES.read_text(encoding="utf-8"))
+    assert figure_4.section(figures) in figure_4.PAGE.read_text(encoding="utf-8")
 
 
 def test_the_first_heads_of_a_model_are_a_model(tmp_path):

@@ -1,0 +1,67 @@
+"""The models of Table 1 of Stern et al. (2018), and the ways to accept their proposals."""
+
+from typing import NamedTuple
+
+BLOCK_SIZES = (1, 2, 4, 6, 8, 10)
+SHARED = ["--block-ffn", "shared"]
+HEADS: dict[str, list[str]] = {
+    # One feed-forward layer for all heads, p_1 included; each update trains one head.
+    "paper": [*SHARED, "--sub-loss", "random"],
+    # The same heads; each update trains all of them.
+    "positions": [*SHARED, "--sub-loss", "random-position"],
+    # This package's: p_1 is the base, and the first heads are trained most.
+    "split": [
+        "--block-ffn", "split", "--identity-first-head", "--sub-loss", "random-position",
+        "--head-decay", "0.65",
+    ],
+}  # fmt: skip
+
+
+class Setting(NamedTuple):
+    """A column of the table."""
+
+    distilled: bool
+    fine_tuned: bool
+
+    @property
+    def data(self) -> str:
+        """The folder of the training data in the work directory."""
+        return "distilled/data" if self.distilled else "data"
+
+
+SETTINGS = {
+    "regular": Setting(distilled=False, fine_tuned=False),
+    "distillation": Setting(distilled=True, fine_tuned=False),
+    "fine tuning": Setting(distilled=False, fine_tuned=True),
+    "both": Setting(distilled=True, fine_tuned=True),
+}
+ACCEPTANCE: dict[str, list[str]] = {
+    "exact": [],
+    "top 2": ["--acceptance", "topk", "--acceptance-topk", "2"],
+    "top 3": ["--acceptance", "topk", "--acceptance-topk", "3"],
+    "at least 2": ["--min-block-size", "2"],
+    "at least 3": ["--min-block-size", "3"],
+}
+
+
+class Cell(NamedTuple):
+    """A model of the table, and the way in which its proposals are accepted."""
+
+    heads: str
+    block_size: int
+    setting: str
+    seed: int
+    acceptance: str = "exact"
+
+    @property
+    def base(self) -> "Cell":
+        """The model without heads that has seen the same data."""
+        setting = "distillation" if SETTINGS[self.setting].distilled else "regular"
+        return Cell("", 1, setting, self.seed)
+
+    @property
+    def model(self) -> str:
+        """The folder of its checkpoint in the work directory."""
+        if self.block_size == 1:
+            return f"{'single' if SETTINGS[self.setting].distilled else 'baseline'}-{self.seed}"
+        return f"{self.heads}-{self.setting}-{self.block_size}-{self.seed}".replace(" ", "-")

@@ -1,0 +1,90 @@
+"""Figure 4 of Stern et al. (2018), speed-up against mean accepted block size, on a CPU."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from examples.common import commands
+from examples.common.figures import write_figures
+from examples.common.model_text import LANGUAGES
+from examples.common.table import distinct, untitled, write_section
+from examples.en_de.cells import Cell
+from examples.en_de.table_1 import PAGE
+from examples.engine.base import times_as_fast
+
+FIGURES = commands.ROOT / "benchmarks" / "figure_4.json"
+# The name of the section in the page.
+SECTION = "figure 4"
+N_SENTENCES = 200
+# The options of benchmarks.compare.
+ENGINES = {"compiled code": "", "torch": "--torch "}
+
+
+def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
+    """Decode sentence by sentence with all models that have heads, and their bases, in turn.
+
+    Args:
+        work: contains the trained models.
+        rows: the figures of Table 1, of which those with exact acceptance are used.
+
+    Returns:
+        a figure for each model with heads: that of Table 1, and the seconds of the rounds, the
+        model's own and those of its base
+    """
+    found = {Cell(*(row[name] for name in Cell._fields)): row for row in rows}
+    cells = [cell for cell in found if cell.block_size > 1 and cell.acceptance == "exact"]
+    source, target = LANGUAGES
+    command = [
+        *commands.module("benchmarks.compare"), work / "data", "-s", source, "-t", target,
+        "--device", "cpu", "--sentences", N_SENTENCES, "--batch-size", 1, "--rounds", rounds,
+        "--processes", 1, "--tokenizer", "moses", "--bpe", "subword_nmt",
+        "--bpe-codes", work / "data" / "bpe.codes", "--output", work,
+    ]  # fmt: skip
+    models = dict.fromkeys(own for cell in cells for own in (cell.base, cell))
+    for engine, option in ENGINES.items():
+        for own in models:
+            method = "blockwise" if own.block_size > 1 else "greedy"
+            path = work / own.model / "checkpoint_last.pt"
+            options = f"{option}--decoding {method} --path {path}"
+            command += ["--method", f"{own.model}, {engine}: {options}"]
+    results = commands.run_benchmark(command, work)["results"]
+    seconds = {result["method"]: result["seconds"] for result in results}
+    return [
+        {
+            **found[cell],
+            **commands.provenance(),
+            **{
+                engine: [seconds[f"{own.model}, {engine}"] for own in (cell, cell.base)]
+                for engine in ENGINES
+            },
+        }
+        for cell in cells
+    ]
+
+
+def write(figures: list[dict[str, Any]]) -> None:
+    """Write figures to their file, and the section of the page."""
+    write_figures(FIGURES, figures)
+    write_section(PAGE, SECTION, section(figures))
+
+
+def section(figures: list[dict[str, Any]]) -> str:
+    """The table of the figures, with where they are from, by mean accepted block size."""
+    dates, commits, processors = distinct(figures, "date", "commit", "processor")
+    lines = [
+        {
+            "k": str(row["block_size"]),
+            "heads": row["heads"],
+            "training": row["setting"],
+            "mean accepted block size": f"{row['mean_block_size']:.2f}",
+            **{f"speed-up, {engine}": speed_up(row[engine]) for engine in ENGINES},
+        }
+        for row in sorted(figures, key=lambda row: row["mean_block_size"])
+    ]
+    return f"{dates} · {processors} · commit {commits}\n\n{untitled(lines)}\n"
+
+
+def speed_up(seconds: list[list[float]]) -> str:
+    """That of a model over its base."""
+    own, base = ({"seconds": of_rounds} for of_rounds in seconds)
+    return times_as_fast(own, base)
