@@ -285,7 +285,7 @@ def test_figure_4_is_of_models_with_heads_and_their_own_bases(tmp_path, monkeypa
 
     def run_benchmark(command, output):
         ran.append(compare.parse_args([str(word) for word in command[3:]]))
-        args, rest = ran[-1]
+        args, _ = ran[-1]
         methods = [text.split(":")[0] for text in args.methods]
         return {"results": [{"method": own, "seconds": [len(own), 9]} for own in methods]}
 
@@ -293,7 +293,7 @@ def test_figure_4_is_of_models_with_heads_and_their_own_bases(tmp_path, monkeypa
     asked = cells("--block-sizes", "1", "4", "--acceptances", "exact", "top 2", "--rounds", "2")
     rows = [{**cell._asdict(), "mean_block_size": 9 - n} for n, cell in enumerate(asked)]
     figures = figure_4.measured(tmp_path, rows, 2)
-    ((args, rest),) = ran
+    ((args, _),) = ran
     decoded = [
         ("baseline-1", "greedy"), ("paper-regular-4-1", "blockwise"),
         ("single-1", "greedy"), ("paper-distillation-4-1", "blockwise"),
@@ -305,7 +305,7 @@ def test_figure_4_is_of_models_with_heads_and_their_own_bases(tmp_path, monkeypa
         for engine, option in (("compiled code", ""), ("torch", "--torch "))
         for model, method in decoded
     ]
-    assert rest[rest.index("--batch-size") + 1] == "1" and args.rounds == 2
+    assert args.batch_sizes == [1] and args.rounds == 2
     lines = figure_4.section(figures).splitlines()
     n_own, n_base = len("paper-both-4-1, torch"), len("single-1, torch")
     ratio = f"{n_base / n_own:.2f}"
