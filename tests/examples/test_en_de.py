@@ -310,7 +310,7 @@ def test_figure_4_is_of_models_with_heads_and_their_own_bases(tmp_path, monkeypa
     n_own, n_base = len("paper-both-4-1, torch"), len("single-1, torch")
     ratio = f"{n_base / n_own:.2f}"
     # The shortest blocks come first.
-    assert lines[4].startswith("| 4 | paper | both | 2.00 |")
+    assert lines[4].startswith("| 4 | paper | both | 3.00 |")
     assert lines[4].endswith(f"({ratio} to 1.00) |")
     assert [line.split(" | ")[2] for line in lines[5:]] == [
         "fine tuning", "distillation", "regular",
