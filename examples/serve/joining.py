@@ -15,7 +15,6 @@ since the speed of a shared machine varies; the table has the medians of the tur
 
 import argparse
 import asyncio
-import json
 import random
 import statistics
 import threading
@@ -28,6 +27,7 @@ import numpy as np
 
 import fairseq_fastdec
 from examples.common.engine_batches import EngineBatches
+from examples.common.figures import write_figures
 from examples.common.table import markdown
 from fairseq_fastdec.engine.kernels import loading
 from fairseq_fastdec.translating.scheduler import CAPACITY
@@ -208,7 +208,7 @@ def main() -> None:
     )
     print("\n" + markdown(title, rows))
     if args.output:
-        args.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        write_figures(args.output, found)
 
 
 def offline_rate(translator: Any, lines: list[str]) -> float:

@@ -27,6 +27,7 @@ from typing import Any
 
 from examples.common import commands
 from examples.common.en_de import EN_DE
+from examples.common.figures import write_figures
 from examples.serve import load
 from fairseq_fastdec.translating.command_line import positive
 from fairseq_fastdec.translating.scheduler import POLICIES
@@ -215,7 +216,7 @@ def main() -> None:
             "equal": equal,
             "loads": {name: [own._asdict() for own in found] for name, found in loads.items()},
         }
-        args.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_figures(args.json, document)
     if args.plot:
         load.plot(loads, args.plot)
 
