@@ -582,29 +582,33 @@ void test_widths() {
     }
 }
 
-// The names of the instruction sets that it has tested.
-std::string test_instruction_sets() {
-  std::string tested;
+// Tests the instruction sets of the processor, or only one of them.
+//   returns: the names of all
+std::string test_instruction_sets(const std::string &only) {
+  std::string names;
   for (const InstructionSet &set : INSTRUCTION_SETS) {
 #if !defined(FASTDEC_EMULATED)
     if (!set.is_available()) continue;
 #endif
+    names += std::string(" ") + set.name;
+    if (!only.empty() && only != set.name) continue;
     for (const Format *format : {&BF16, &INT8})
       for (bool is_extreme : {false, true}) test_rounded_products(*format, set, is_extreme);
-    tested += std::string(" ") + set.name;
   }
-  return tested;
+  return names;
 }
 
 }  // namespace
 
 // With any argument, it tests only what differs between processors that run the same program.
-int main(int n_arguments, char **) {
-  if (n_arguments == 1) {
+// All tests, or with the name of an instruction set, only those of the set.
+int main(int n_arguments, char **arguments) {
+  const std::string only = n_arguments > 1 ? arguments[1] : "";
+  if (only.empty()) {
     test_widths();
     for (bool faster : {false, true}) test_proposal_times(faster);
     for (double cost : {0.6, 1.0, 1.25, 1.5}) test_times_of_trials(cost);
     test_free_cores();
   }
-  std::printf("all kernels agree:%s\n", test_instruction_sets().c_str());
+  std::printf("all kernels agree:%s\n", test_instruction_sets(only).c_str());
 }
