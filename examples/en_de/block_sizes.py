@@ -54,8 +54,8 @@ def parse_args() -> argparse.Namespace:
         nargs="+",
         choices=HEADS,
         default=["paper"],
-        help="the paper's heads and loss (default), its heads with a loss for each position, or "
-        "this package's",
+        help="the paper's heads and loss (default), its heads with the mean of all losses or with "
+        "a loss for each position, or this package's",
     )
     parser.add_argument(
         "--seeds",

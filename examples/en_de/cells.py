@@ -7,7 +7,9 @@ SHARED = ["--block-ffn", "shared"]
 HEADS: dict[str, list[str]] = {
     # One feed-forward layer for all heads, p_1 included; each update trains one head.
     "paper": [*SHARED, "--sub-loss", "random"],
-    # The same heads; each update trains all of them.
+    # The same heads and the loss that the paper's estimates, the mean of all.
+    "mean": [*SHARED, "--sub-loss", "mean"],
+    # The same heads; each position trains one.
     "positions": [*SHARED, "--sub-loss", "random-position"],
     # This package's: p_1 is the base, and the first heads are trained most.
     "split": [
