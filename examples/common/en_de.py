@@ -227,12 +227,15 @@ def plugin_options(task: str = "translation") -> list:
     ]  # fmt: skip
 
 
+def text_options(codes: Path) -> list[str]:
+    """The options of fairseq with which subwords become text."""
+    return ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", str(codes)]
+
+
 def test_options(work: Path) -> list:
     """The test set, scored as detokenised text."""
-    return [
-        "--gen-subset", "test", "--scoring", "sacrebleu", "--tokenizer", "moses",
-        "--bpe", "subword_nmt", "--bpe-codes", work / "data" / "bpe.codes",
-    ]  # fmt: skip
+    codes = work / "data" / "bpe.codes"
+    return ["--gen-subset", "test", "--scoring", "sacrebleu", *text_options(codes)]
 
 
 def decode_in_batches(work: Path, label: str, model: Path, options: list) -> Path:

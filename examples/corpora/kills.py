@@ -26,6 +26,7 @@ from typing import Any, Optional
 
 from examples.common import arguments, commands
 from examples.common.en_de import EN_DE, MODEL
+from examples.common.figures import write_figures
 from examples.corpora.ray_cluster import RayCluster
 from fairseq_fastdec.data import atomic_files
 from fairseq_fastdec.translating.command_line import positive
@@ -347,7 +348,7 @@ def report(run: Run) -> str:
         "chunks done twice": run.state["done twice"],
         "MiB in the first and the last tenth": memory_at_ends(run.args.workdir / "memory.tsv"),
     }
-    atomic_files.write_text(run.args.workdir / "result.json", json.dumps(result, indent=1) + "\n")
+    write_figures(run.args.workdir / "result.json", result)
     if not result["same output"]:
         raise Failure("the outputs differ")
     if result["chunks done twice"] > n_kills + result["damaged chunks"]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from examples.common import commands
+from examples.common.en_de import text_options
 from examples.common.figures import write_figures
 from examples.common.model_text import LANGUAGES
 from examples.common.table import distinct, untitled, write_section
@@ -28,17 +29,16 @@ def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[di
         rows: the figures of Table 1, of which those with exact acceptance are used.
 
     Returns:
-        a figure for each model with heads: that of Table 1, and the seconds of the rounds, the
-        model's own and those of its base
+        a figure for each model with heads: its mean block size, and the seconds of the rounds, its
+        own and those of its base
     """
-    found = {Cell(*(row[name] for name in Cell._fields)): row for row in rows}
-    cells = [cell for cell in found if cell.block_size > 1 and cell.acceptance == "exact"]
+    sizes = {Cell(*(row[name] for name in Cell._fields)): row["mean_block_size"] for row in rows}
+    cells = [cell for cell in sizes if cell.block_size > 1 and cell.acceptance == "exact"]
     source, target = LANGUAGES
     command = [
         *commands.module("benchmarks.compare"), work / "data", "-s", source, "-t", target,
         "--device", "cpu", "--sentences", N_SENTENCES, "--batch-size", 1, "--rounds", rounds,
-        "--processes", 1, "--tokenizer", "moses", "--bpe", "subword_nmt",
-        "--bpe-codes", work / "data" / "bpe.codes", "--output", work,
+        "--processes", 1, *text_options(work / "data" / "bpe.codes"), "--output", work,
     ]  # fmt: skip
     models = dict.fromkeys(own for cell in cells for own in (cell.base, cell))
     for engine, option in ENGINES.items():
@@ -51,7 +51,8 @@ def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[di
     seconds = {result["method"]: result["seconds"] for result in results}
     return [
         {
-            **found[cell],
+            **cell._asdict(),
+            "mean_block_size": sizes[cell],
             **commands.provenance(),
             **{
                 engine: [seconds[f"{own.model}, {engine}"] for own in (cell, cell.base)]
@@ -77,14 +78,8 @@ def section(figures: list[dict[str, Any]]) -> str:
             "heads": row["heads"],
             "training": row["setting"],
             "mean accepted block size": f"{row['mean_block_size']:.2f}",
-            **{f"speed-up, {engine}": speed_up(row[engine]) for engine in ENGINES},
+            **{f"speed-up, {engine}": times_as_fast(*row[engine]) for engine in ENGINES},
         }
         for row in sorted(figures, key=lambda row: row["mean_block_size"])
     ]
     return f"{dates} · {processors} · commit {commits}\n\n{untitled(lines)}\n"
-
-
-def speed_up(seconds: list[list[float]]) -> str:
-    """That of a model over its base."""
-    own, base = ({"seconds": of_rounds} for of_rounds in seconds)
-    return times_as_fast(own, base)

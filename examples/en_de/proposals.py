@@ -23,7 +23,7 @@ import torch
 
 from examples.common import arguments, commands
 from examples.common.deeper import deepened, rewrite
-from examples.common.en_de import MODEL
+from examples.common.en_de import MODEL, text_options
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.table import markdown
 from fairseq_fastdec.data import atomic_files
@@ -106,8 +106,7 @@ def benchmark_command(args: argparse.Namespace) -> list[Any]:
     return [
         *commands.module("benchmarks.compare"), args.workdir / "data", "-s", source, "-t", target,
         "--path", checkpoint(args), "--device", "cpu",
-        "--tokenizer", "moses", "--bpe", "subword_nmt",
-        "--bpe-codes", MODEL / "bpe.codes",
+        *text_options(MODEL / "bpe.codes"),
         "--sentences", args.sentences, "--rounds", args.rounds,
         "--threads", args.threads, "--processes", 1, "--output", args.workdir / "result",
         *(

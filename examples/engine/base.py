@@ -13,6 +13,7 @@ process with all threads. Run nothing else on the machine.
 import itertools
 import shlex
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
@@ -177,15 +178,15 @@ def table(part: Part, document: dict[str, Any]) -> str:
             rows.append({
                 "": f"{method}, {precision}",
                 "tokens per invocation": f"{own['tokens_per_invocation']:.2f}",
-                f"to {FAIRSEQ}": times_as_fast(own, results[FAIRSEQ]),
-                f"to {first} in that precision": times_as_fast(own, greedy),
+                f"to {FAIRSEQ}": times_as_fast(own["seconds"], results[FAIRSEQ]["seconds"]),
+                f"to {first} in that precision": times_as_fast(own["seconds"], greedy["seconds"]),
             })  # fmt: skip
     return markdown(part.title, rows)
 
 
-def times_as_fast(own: dict[str, Any], other: dict[str, Any]) -> str:
-    """The relative speed: the median of the rounds, least and greatest."""
-    ratios = sorted(theirs / ours for ours, theirs in zip(own["seconds"], other["seconds"]))
+def times_as_fast(own: Sequence[float], other: Sequence[float]) -> str:
+    """The relative speed, from the seconds of rounds: the median, least and greatest."""
+    ratios = sorted(theirs / ours for ours, theirs in zip(own, other))
     return f"{statistics.median(ratios):.2f}x ({ratios[0]:.2f} to {ratios[-1]:.2f})"
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Optional
 import torch
 
 from examples.common import arguments, commands
-from examples.common.en_de import MODEL
+from examples.common.en_de import MODEL, text_options
 from examples.common.figures import read_figures, write_figures
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.random_base import FORCED, save_base, write_sentences
@@ -111,7 +111,7 @@ def prepare_base(work: Path) -> None:
 
 
 PRECISIONS = ("fp32", "bf16", "int8")
-TEXT = ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", str(MODEL / "bpe.codes")]
+TEXT = text_options(MODEL / "bpe.codes")
 LOOKAHEAD = {
     own: {own.replace("greedy", "lookahead"): options.replace("greedy", "lookahead")}
     for own, options in OURS.items()
@@ -344,7 +344,7 @@ def speed(results: dict[str, Any], name: str, reference: str) -> str:
         return ""
     if name == reference:
         return "1.00x"
-    return times_as_fast(results[name], results[reference])
+    return times_as_fast(results[name]["seconds"], results[reference]["seconds"])
 
 
 if __name__ == "__main__":

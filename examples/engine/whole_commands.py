@@ -22,7 +22,7 @@ import torch
 
 import fairseq_fastdec  # noqa: F401  (registers the classes that torch may read)
 from examples.common import arguments, commands
-from examples.common.en_de import MODEL
+from examples.common.en_de import MODEL, text_options
 from examples.common.model_text import LANGUAGES, write_test_set
 from examples.common.table import markdown
 from fairseq_fastdec.translating.command_line import positive
@@ -114,8 +114,7 @@ def command_of(work: Path, job: Job, program: str) -> list[str]:
     else:
         words += [MODEL, "--input", work / "sentence.en"]
         words += ["-s", LANGUAGES[0], "-t", LANGUAGES[1]]
-        words += ["--tokenizer", "moses", "--bpe", "subword_nmt"]
-        words += ["--bpe-codes", MODEL / "bpe.codes"]
+        words += text_options(MODEL / "bpe.codes")
     words += ["--path", path, "--cpu", *(job.stock if program == STOCK else job.ours)]
     if program == PLUGIN:
         words += ["--user-dir", commands.PLUGIN]

@@ -154,8 +154,7 @@ def write_opus_sized(work: Path, options: list[str]):
 
 def text_options(codes: Path) -> list[str]:
     """The options of fairseq-generate that make text of English subwords' translations."""
-    text = ["--scoring", "sacrebleu", "--tokenizer", "moses", "--bpe", "subword_nmt"]
-    return [*text, "--bpe-codes", str(codes), "--source-lang", "en"]
+    return ["--scoring", "sacrebleu", *en_de.text_options(codes), "--source-lang", "en"]
 
 
 def generate(args: argparse.Namespace, options: list[str], output: Path) -> None:

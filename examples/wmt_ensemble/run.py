@@ -206,7 +206,7 @@ def generate(
     command += ["--user-dir", commands.PLUGIN]
     command += ["--source-lang", args.source_lang, "--target-lang", args.target_lang]
     command += ["--path", ":".join(str(model) for model in models), "--gen-subset", "test"]
-    command += ["--tokenizer", "moses", "--bpe", "subword_nmt", "--bpe-codes", work / "bpe.codes"]
+    command += en_de.text_options(work / "bpe.codes")
     command += ["--batch-size", "32", *method, *args.generate_options]
     commands.generate_into(output, command)
 

@@ -600,7 +600,6 @@ std::string test_instruction_sets(const std::string &only) {
 
 }  // namespace
 
-// With any argument, it tests only what differs between processors that run the same program.
 // All tests, or with the name of an instruction set, only those of the set.
 int main(int n_arguments, char **arguments) {
   const std::string only = n_arguments > 1 ? arguments[1] : "";
