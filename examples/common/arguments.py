@@ -28,6 +28,22 @@ def add_rounds(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_seeds(parser: argparse.ArgumentParser, others: str = "") -> None:
+    """``--seeds`` of examples that train each model several times.
+
+    Args:
+        others: continues the help.
+    """
+    parser.add_argument(
+        "--seeds",
+        type=positive,
+        nargs="+",
+        default=[1],
+        metavar="N",
+        help=f"seeds of the models (default: 1){others}",
+    )
+
+
 def add_size(parser: argparse.ArgumentParser, name: str, sizes: Iterable[str]) -> None:
     """``--size`` and ``--workdir`` of an example; see :func:`sized_workdir`."""
     parser.add_argument("--size", choices=sorted(sizes), default="quick")

@@ -166,6 +166,12 @@ def untitled(rows: list[dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
+def mean(values: list[float]) -> str:
+    """The mean, with the standard deviation if there are several values."""
+    written = f"{statistics.mean(values):.2f}"
+    return written if len(values) == 1 else f"{written} ± {statistics.stdev(values):.2f}"
+
+
 def between_marks(page: str, name: str, text: str) -> str:
     """A page with a text between ``<!-- NAME -->`` and ``<!-- end of NAME -->``."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"

@@ -8,7 +8,7 @@ from typing import Optional
 
 from examples.common.en_de import TEST_TEXT
 from examples.common.significance import significantly_different
-from examples.common.table import checksum, markdown, read_run, read_texts, shortened, signed
+from examples.common.table import checksum, markdown, mean, read_run, read_texts, shortened, signed
 
 from .models import BASELINE, MARKED, METHODS
 
@@ -75,6 +75,36 @@ def show_comparison(decoded: list[Decoded], beam: int, batch_size: int) -> str:
     marks = marks_of({title: group[0] for title, group in groups.items()})
     rows = [row_of(group, groups[BASELINE], marks[title]) for title, group in groups.items()]
     text = markdown(signed(title), rows)
+    print("\n" + text)
+    return text
+
+
+def show_seeds(by_seed: list[list[Decoded]]) -> str:
+    """Print and return the table of BLEU by beam width, for models of several seeds.
+
+    Args:
+        by_seed: all runs of each seed. Those with the batch size of the first count.
+    """
+    batch_size = by_seed[0][0].batch_size
+    rows: dict[str, dict[str, str]] = {}
+    beams = dict.fromkeys(run.beam for run in by_seed[0] if run.batch_size == batch_size)
+    for beam in beams:
+        seeds = [
+            {run.title: run for run in runs if (run.beam, run.batch_size) == (beam, batch_size)}
+            for runs in by_seed
+        ]
+        marks = [marks_of(runs) for runs in seeds]
+        for title in seeds[0]:
+            bleu = [runs[title].bleu for runs in seeds]
+            shared = "".join(mark for mark in MARKED if all(mark in of[title] for of in marks))
+            row = rows.setdefault(title, {"method": title})
+            row[f"BLEU, beam {beam}"] = f"{mean(bleu)} {shared}".rstrip()
+    title = (
+        f"{len(by_seed)} seeds, batch size {batch_size}: means and standard deviations. BLEU of\n"
+        "all seeds differs significantly from "
+        f"{', '.join(f'{mark} {title}' for mark, title in MARKED.items())} (p < 0.05)."
+    )
+    text = markdown(signed(title), list(rows.values()))
     print("\n" + text)
     return text
 

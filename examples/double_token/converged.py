@@ -5,8 +5,8 @@
 
 All models are initialised with the bundled model of ../en_de, and trained on its translations of
 the training data and of crossed sentences (../common/crossing.py). They differ only in the order of
-tokens. Every command is printed. Stages with existing results are skipped, so an interrupted run
-can be resumed.
+tokens. With ``--seeds 1 2 3``, each is trained three times. Every command is printed. Stages with
+existing results are skipped, so an interrupted run can be resumed.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from examples.common import arguments, commands, en_de
 from examples.common.averaging import train_and_average
 from examples.common.deeper import rewrite
 from examples.common.training_text import with_crossed, without_references
+from examples.double_token.comparison import show_seeds
 from examples.double_token.models import (
     BASELINE,
     DOUBLE_BIDIRECTIONAL,
@@ -55,6 +56,7 @@ def parse_args() -> argparse.Namespace:
     """Parse the command line."""
     parser = en_de.recipe_parser(__doc__, "double_token_converged")
     arguments.add_rounds(parser)
+    arguments.add_seeds(parser)
     return parser.parse_args()
 
 
@@ -69,9 +71,14 @@ def compare(args: argparse.Namespace) -> None:
     base = work / SINGLE_L2R.name / "averaged.pt"
     base.parent.mkdir(exist_ok=True)
     rewrite(FIRST_MODEL, base, without_heads)
-    for model in LEARNERS:
-        train(work, recipe, model, base)
-    show_tables(work, decode_all(work, methods(), args.rounds))
+    by_seed = []
+    for seed in args.seeds:
+        for model in LEARNERS:
+            train(work, recipe, of_seed(model, seed), base)
+        # The speed is that of the first seed's models.
+        by_seed.append(decode_all(work, methods(seed), 1 if by_seed else args.rounds))
+    others = [show_seeds(by_seed)] if len(by_seed) > 1 else []
+    show_tables(work, by_seed[0], others)
 
 
 def train(work: Path, recipe: en_de.Recipe, model: Model, base: Path) -> None:
@@ -86,12 +93,21 @@ def our_beam_search(width: int) -> list:
     return beam_search(width, "--decoding", "beam")
 
 
-def methods() -> list[Method]:
+def of_seed(model: Model, seed: int) -> Model:
+    """The same model, trained with a seed."""
+    return replace(model, name=f"{model.name}-{seed}", seed=seed)
+
+
+def methods(seed: int) -> list[Method]:
     """The rows of the table."""
     return [
         Method(BASELINE, SINGLE_L2R, our_beam_search),
         Method(f"{BASELINE}, by fairseq", SINGLE_L2R, own_generator_of_fairseq, False),
-        *(method for method in METHODS if method.model in LEARNERS),
+        *(
+            replace(method, model=of_seed(method.model, seed))
+            for method in METHODS
+            if method.model in LEARNERS
+        ),
     ]
 
 

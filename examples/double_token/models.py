@@ -25,6 +25,7 @@ class Model:
     training: list[str]
     begins_with: Optional[str] = None  # initialised with this model
     distilled: bool = False  # trained on the teacher's translations
+    seed: int = 1
 
 
 def autoregressive(

@@ -98,8 +98,8 @@ def compare(args: argparse.Namespace) -> None:
     show_tables(work, decode_all(work, METHODS, args.rounds))
 
 
-def show_tables(work: Path, decoded: list[Decoded]) -> None:
-    """Print the tables, and write them as Markdown."""
+def show_tables(work: Path, decoded: list[Decoded], others: Sequence[str] = ()) -> None:
+    """Print the tables, and write them as Markdown, followed by others."""
     tables = [show_comparison(decoded, *setting) for setting in SETTINGS]
     by_paper = [run for run in decoded if (run.beam, run.batch_size) == SETTINGS[0]]
     baseline, proposed = (
@@ -107,7 +107,7 @@ def show_tables(work: Path, decoded: list[Decoded]) -> None:
         for title in (BASELINE, PROPOSED)
     )
     tables.append(show_precision(work / "data" / "text" / "test.de", baseline, proposed))
-    atomic_files.write_text(work / "tables.md", "\n\n".join(tables) + "\n")
+    atomic_files.write_text(work / "tables.md", "\n\n".join([*tables, *others]) + "\n")
 
 
 def distil(work: Path) -> None:
@@ -149,7 +149,8 @@ def decode_all(work: Path, methods: Sequence[Method], rounds: int) -> list[Decod
 
 def decode(work: Path, method: Method, beam: int, batch_size: int, number: int) -> Decoded:
     """Decode the test set with one method; ``number`` is the round."""
-    label = re.sub(r"\W+", "-", f"{method.title} beam {beam} batch {batch_size} round {number}")
+    words = [method.title, method.model.name, f"beam {beam} batch {batch_size} round {number}"]
+    label = re.sub(r"\W+", "-", " ".join(words))
     output = work / "decoded" / label
     if not commands.finished(output):
         model, options = method.model, method.options(beam)

@@ -40,7 +40,7 @@ def command(
     """
     beginning = [] if begins_with is None else ["--finetune-from-model", begins_with]
     return [
-        *en_de.train_command(data, folder, recipe, model.task, save_every, N_AVERAGED),
+        *en_de.train_command(data, folder, recipe, model.task, save_every, N_AVERAGED, model.seed),
         *model.order, *model.training, *chosen.options, *beginning,
         # Until then, fairseq-train validates and saves at most at the end of epochs.
         "--validate-after-updates", chosen.updates - N_AVERAGED * save_every,

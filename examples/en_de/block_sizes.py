@@ -57,14 +57,7 @@ def parse_args() -> argparse.Namespace:
         help="the paper's heads and loss (default), its heads with the mean of all losses or with "
         "a loss for each position, or this package's",
     )
-    parser.add_argument(
-        "--seeds",
-        type=positive,
-        nargs="+",
-        default=[1],
-        metavar="N",
-        help=f"seeds of the models (default: 1); the teacher's is {TEACHERS_SEED}",
-    )
+    arguments.add_seeds(parser, f"; the teacher's is {TEACHERS_SEED}")
     parser.add_argument(
         "--acceptances",
         nargs="+",

@@ -1,11 +1,10 @@
 """Table 1 of Stern et al. (2018) beside ours, in examples/RESULTS.md."""
 
-import statistics
 from collections.abc import Iterable
 from typing import Any
 
 from examples.common import commands
-from examples.common.table import distinct, signed, untitled, write_section
+from examples.common.table import distinct, mean, signed, untitled, write_section
 from examples.en_de.cells import ACCEPTANCE, SETTINGS, Cell
 
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
@@ -111,9 +110,3 @@ def summary(figures: list[dict[str, Any]]) -> str:
     bleu = mean([row["bleu"] for row in figures])
     n_seeds = f" ({len(figures)} seeds)" if len(figures) > 1 else ""
     return f"{bleu}{star} / {mean([row['mean_block_size'] for row in figures])}{n_seeds}"
-
-
-def mean(values: list[float]) -> str:
-    """With the standard deviation of several values."""
-    written = f"{statistics.mean(values):.2f}"
-    return written if len(values) == 1 else f"{written} ± {statistics.stdev(values):.2f}"

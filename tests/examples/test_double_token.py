@@ -192,3 +192,36 @@ def test_ratios_are_of_the_same_round():
     right_to_left = table["Single-token R2L"]
     assert (right_to_left["BLEU"], right_to_left["speed ratio"]) == ("12.50", "0.50x")
     assert table["Single-token L2R, by fairseq"]["BLEU"] == "12.50"
+
+
+def test_seeds_have_a_mark_if_all_differ():
+    references = [f"word{i} and some other {i % 3} words" for i in range(20)]
+    # Two systems err as often, in other sentences; the third always does.
+    even, odd = (
+        [line + " so" if i % 2 == rest else line for i, line in enumerate(references)]
+        for rest in (0, 1)
+    )
+    nothing = ["all of it is wrong here"] * 20
+
+    def decoded(title, beam, bleu, translations):
+        words = dict.fromkeys(range(20), "a b@@ c")
+        return comparison.Decoded(title, beam, 32, bleu, 1, 80, 9, words, translations, references)
+
+    by_seed = [
+        [
+            decoded(example.BASELINE, beam, 20.0, even),
+            decoded("Single-token R2L", beam, bleu, nothing if beam == 1 else right_to_left),
+            decoded(example.PROPOSED, beam, bleu, nothing),
+        ]
+        for bleu, right_to_left in ((10.0, odd), (12.0, nothing))
+        for beam in (10, 1)
+    ]
+    seeds = [by_seed[0] + by_seed[1], by_seed[2] + by_seed[3]]
+    table = cells(comparison.show_seeds(seeds))
+    spread = "11.00 ± 1.41"
+    assert {title: list(row.values())[1:] for title, row in table.items()} == {
+        example.BASELINE: ["20.00 ± 0.00", "20.00 ± 0.00 ‡"],
+        "Single-token R2L": [spread, f"{spread} †"],
+        # In one seed, its translations are those of R2L.
+        example.PROPOSED: [f"{spread} †", f"{spread} †"],
+    }
