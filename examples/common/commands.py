@@ -50,7 +50,7 @@ def commit() -> str:
 
 
 def provenance() -> dict[str, str]:
-    """Where results are from: the first fields of a JSON file of results."""
+    """Where results of this moment are from: the first fields of a JSON file of results."""
     from benchmarks.compare.report import processor
 
     return {"date": str(date.today()), "commit": commit(), "processor": processor()}
@@ -67,8 +67,13 @@ def run_benchmark(command: list, output: Path) -> dict[str, Any]:
 
 
 def mark_finished(directory: Path) -> None:
-    """Record that a stage has finished."""
-    (directory / "finished").touch()
+    """Record that a stage has finished, and where its results are from."""
+    (directory / "finished").write_text(json.dumps(provenance()), encoding="utf-8")
+
+
+def origin(directory: Path) -> dict[str, str]:
+    """Where the results of a finished stage are from, see :func:`provenance`."""
+    return json.loads((directory / "finished").read_text(encoding="utf-8"))
 
 
 def run(

@@ -191,6 +191,12 @@ def distinct(rows: Iterable[dict[str, Any]], *names: str) -> list[str]:
     return [", ".join(dict.fromkeys(str(row[name]) for row in rows)) for name in names]
 
 
+def origins(rows: Iterable[dict[str, Any]]) -> str:
+    """Where all rows are from, in one line."""
+    dates, commits, processors = distinct(rows, "date", "commit", "processor")
+    return f"{dates} · {processors} · commit {commits}"
+
+
 def grouped(runs: list[Run]) -> list[list[Run]]:
     """The runs grouped by model and method, in order of appearance."""
     groups: dict[tuple, list[Run]] = {}

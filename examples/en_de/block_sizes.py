@@ -157,7 +157,7 @@ def row_of(work: Path, cell: Cell) -> dict[str, Any]:
         "mean_block_size": round(mean_block_size(output), 3),
         "differs_from_base": cell.block_size > 1 and differs(work, cell, run),
         "sha256": checksum(run.translations),
-        **commands.provenance(),
+        **commands.origin(output),
     }
 
 

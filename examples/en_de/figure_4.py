@@ -8,7 +8,7 @@ from examples.common import commands
 from examples.common.en_de import text_options
 from examples.common.figures import write_figures
 from examples.common.model_text import LANGUAGES
-from examples.common.table import distinct, untitled, write_section
+from examples.common.table import origins, untitled, write_section
 from examples.en_de.cells import Cell
 from examples.en_de.table_1 import PAGE
 from examples.engine.base import times_as_fast
@@ -71,7 +71,6 @@ def write(figures: list[dict[str, Any]]) -> None:
 
 def section(figures: list[dict[str, Any]]) -> str:
     """The table of the figures, with where they are from, by mean accepted block size."""
-    dates, commits, processors = distinct(figures, "date", "commit", "processor")
     lines = [
         {
             "k": str(row["block_size"]),
@@ -82,4 +81,4 @@ def section(figures: list[dict[str, Any]]) -> str:
         }
         for row in sorted(figures, key=lambda row: row["mean_block_size"])
     ]
-    return f"{dates} · {processors} · commit {commits}\n\n{untitled(lines)}\n"
+    return f"{origins(figures)}\n\n{untitled(lines)}\n"

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from examples.common import commands
-from examples.common.table import distinct, mean, signed, untitled, write_section
+from examples.common.table import mean, origins, signed, untitled, write_section
 from examples.en_de.cells import ACCEPTANCE, SETTINGS, Cell
 
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
@@ -38,10 +38,9 @@ def write(figures: list[dict[str, Any]]) -> None:
 
 def section(figures: list[dict[str, Any]]) -> str:
     """The tables of all figures, with where they are from."""
-    dates, commits, processors = distinct(figures, "date", "commit", "processor")
     accepted = [row for row in figures if SETTINGS[row["setting"]].fine_tuned]
     parts = [
-        f"{dates} · {processors} · commit {commits}",
+        origins(figures),
         signed("BLEU / mean accepted block size"),
         untitled([*papers_rows(), *rows(figures, "setting", SETTINGS, acceptance="exact")]),
     ]

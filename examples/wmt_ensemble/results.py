@@ -4,6 +4,7 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
+from examples.common import commands
 from examples.common.significance import differs
 from examples.common.table import (
     SCORER,
@@ -25,6 +26,7 @@ class Run:
     bleu: float
     seconds: float
     translations: dict[int, str]
+    origin: dict[str, str]
 
 
 def read_run(output: Path, reference: list[str]) -> Run:
@@ -33,7 +35,7 @@ def read_run(output: Path, reference: list[str]) -> Run:
     translations = numbered(r"D-(\d+)\t[^\t\n]*", results)
     _, seconds = tokens_and_seconds(output)
     bleu = SCORER.score(translations, dict(enumerate(reference)))
-    return Run(bleu, seconds, translations)
+    return Run(bleu, seconds, translations, commands.origin(output))
 
 
 def table(

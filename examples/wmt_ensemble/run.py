@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 from examples.common import arguments, commands, en_de
-from examples.common.table import write_section
+from examples.common.table import origins, write_section
 from examples.wmt_ensemble.ensembles import SMALL, TINY, Member, build
 from examples.wmt_ensemble.newstest import prepare, read_lines
 from examples.wmt_ensemble.results import Run, read_run, table
@@ -147,7 +147,7 @@ def run_recipe(args: argparse.Namespace) -> None:
     print("\n" + text)
     atomic_files.write_text(work / "table.md", text + "\n")
     if args.small:
-        dated = ", ".join(commands.provenance().values())
+        dated = origins(run.origin for rounds in runs.values() for run in rounds)
         write_section(README, "small", f"{text}\n\n{dated}\n")
 
 

@@ -152,6 +152,15 @@ def test_the_whole_recipe_of_trained_models(tmp_path, monkeypatch, caplog):
         "| method", "| fairseq --beam 5", "| variable_beam 5", "| variable_beam 5, delta 7",
         "| streaming 5, delta 7",
     ]  # fmt: skip
+    # The date is that of decoding.
+    monkeypatch.setattr(commands, "provenance", later)
+    recipe.main()
+    assert page.read_text(encoding="utf-8") == text
+
+
+def later():
+    """The provenance of results of another day."""
+    return {"date": "2100-01-01", "commit": "abc", "processor": "another"}
 
 
 def two_deltas(chosen_delta, *arguments):
@@ -169,7 +178,7 @@ def test_the_smallest_delta_that_loses_nothing(tmp_path, monkeypatch):
         def decoded(args, work, models, label, options, reference):
             delta = re.search(r"delta ([\d.]+)", label)
             default = recipe.PAPERS_DELTA if label.startswith("variable") else None
-            return results.Run(bleu[float(delta[1]) if delta else default], 1.0, {})
+            return results.Run(bleu[float(delta[1]) if delta else default], 1.0, {}, {})
 
         monkeypatch.setattr(recipe, "decoded", decoded)
         return recipe.chosen_delta(args, tmp_path, [], 5)
@@ -185,10 +194,10 @@ def test_the_table_compares_with_the_search_of_the_same_beam():
     good = dict(enumerate(reference))
     bad = {number: "Der Ordner ist leer und bleibt es." for number in good}
     runs = {
-        "fairseq": [results.Run(100.0, 8.0, good), results.Run(100.0, 10.0, good)],
-        "same": [results.Run(100.0, 4.0, good), results.Run(100.0, 4.0, good)],
-        "worse": [results.Run(0.0, 2.0, bad), results.Run(0.0, 2.0, bad)],
-        "alone": [results.Run(0.0, 2.0, bad)],
+        "fairseq": [results.Run(100.0, 8.0, good, {}), results.Run(100.0, 10.0, good, {})],
+        "same": [results.Run(100.0, 4.0, good, {}), results.Run(100.0, 4.0, good, {})],
+        "worse": [results.Run(0.0, 2.0, bad, {}), results.Run(0.0, 2.0, bad, {})],
+        "alone": [results.Run(0.0, 2.0, bad, {})],
     }
     compared = {**dict.fromkeys(runs, "fairseq"), "alone": "other"}
     text = results.table(runs, compared, reference, "Title")
