@@ -1,8 +1,10 @@
 """The paper's Table 1, from the files of the runs of fairseq-generate."""
 
+import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 from examples.common import commands
 from examples.common.significance import differs
@@ -11,6 +13,7 @@ from examples.common.table import (
     checksum,
     markdown,
     numbered,
+    read_lines,
     shortened,
     signed,
     tokens_and_seconds,
@@ -21,12 +24,22 @@ COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up", "outputs")
 
 @dataclass
 class Run:
-    """One round of one method."""
+    """One round of one method.
+
+    Attributes:
+        seconds: of the search.
+        translations: detokenised text by the sentence's number.
+        origin: where the run is from.
+        timesteps: decoder calls for batches; ``None`` for fairseq's search, which does not count.
+        expansions: the mean number of candidates on the beams in a timestep; ``None`` likewise.
+    """
 
     bleu: float
     seconds: float
     translations: dict[int, str]
     origin: dict[str, str]
+    timesteps: Optional[int] = None
+    expansions: Optional[float] = None
 
 
 def read_run(output: Path, reference: list[str]) -> Run:
@@ -35,7 +48,17 @@ def read_run(output: Path, reference: list[str]) -> Run:
     translations = numbered(r"D-(\d+)\t[^\t\n]*", results)
     _, seconds = tokens_and_seconds(output)
     bleu = SCORER.score(translations, dict(enumerate(reference)))
-    return Run(bleu, seconds, translations, commands.origin(output))
+    return Run(bleu, seconds, translations, commands.origin(output), *counts(output, results))
+
+
+def counts(output: Path, results: str) -> tuple[Optional[int], Optional[float]]:
+    """Timesteps, and candidate expansions in each, from the log of the search."""
+    log = "\n".join([*read_lines(output / "log.txt"), results])
+    timesteps = re.search(r" (\d+) decoder invocations", log)
+    expansions = re.search(r"([\d.]+) with ended candidates", log) or re.search(
+        r"([\d.]+) candidate expansions", log
+    )
+    return timesteps and int(timesteps[1]), expansions and float(expansions[1])
 
 
 def table(

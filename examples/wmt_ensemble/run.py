@@ -4,6 +4,7 @@
     python examples/wmt_ensemble/run.py wmt19.de-en.joined-dict.ensemble -s de -t en
     python examples/wmt_ensemble/run.py --demo     # trains three tiny models first
     python examples/wmt_ensemble/run.py --small    # trains five small models first, in hours
+    python examples/wmt_ensemble/run.py --small --appendix    # Tables 3 to 5, with the same models
 
 The paper prunes with delta 1.5. With --small, there are also rows with the smallest delta with
 which pruning loses no BLEU on the validation set, and the table is written to the README.
@@ -21,50 +22,16 @@ from pathlib import Path
 
 from examples.common import arguments, commands, en_de
 from examples.common.table import origins, write_section
+from examples.wmt_ensemble import appendix
 from examples.wmt_ensemble.ensembles import SMALL, TINY, Member, build
+from examples.wmt_ensemble.methods import DELTAS, METHODS, WIDTHS, baseline_of, pruned
 from examples.wmt_ensemble.newstest import prepare, read_lines
 from examples.wmt_ensemble.results import Run, read_run, table
 from fairseq_fastdec.data import atomic_files
 
 README = Path(__file__).with_name("README.md")
-WIDTHS = (5, 50)
-# The delta of the paper, and those that --small tries.
-PAPERS_DELTA = 1.5
-DELTAS = (PAPERS_DELTA, 2, 2.5, 3, 4, 5, 7)
 # The sentences of the validation set on which --small chooses delta.
 N_VALID = 500
-
-
-def pruned(width: int, delta: float = PAPERS_DELTA) -> dict[str, list[str]]:
-    """The paper's beam searches, batch by batch and with refilled batches."""
-    beam = ["--beam", str(width), "--prune-threshold", str(delta)]
-    beam += ["--max-candidates", "5", "--finalize", "paper"]
-    suffix = f", delta {delta:g}" * (delta != PAPERS_DELTA)
-    return {
-        f"{name} {width}{suffix}": ["--decoding", name, *beam]
-        for name in ("variable_beam", "streaming")
-    }
-
-
-def fixed(width: int) -> dict[str, list[str]]:
-    """Beam searches of a fixed width by fairseq and this package."""
-    beam = ["--beam", str(width)]
-    return {
-        f"fairseq --beam {width}": ["--decoding", "fairseq", *beam],
-        f"beam {width}": ["--decoding", "beam", *beam],
-    }
-
-
-METHODS = {
-    "fairseq --beam 1": ["--decoding", "fairseq", "--beam", "1"],
-    "greedy": ["--decoding", "greedy", "--beam", "1"],
-    **{name: own for width in WIDTHS for name, own in {**fixed(width), **pruned(width)}.items()},
-}
-
-
-def baseline_of(method: list[str]) -> str:
-    """The name of fairseq's search with the same beam."""
-    return f"fairseq --beam {method[method.index('--beam') + 1]}"
 
 
 def main() -> None:
@@ -82,6 +49,11 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument("--demo", action="store_true", help="train three tiny models and use them")
     parser.add_argument("--small", action="store_true", help="train five small models and use them")
+    parser.add_argument(
+        "--appendix",
+        action="store_true",
+        help="with --small, decode the validation set for Tables 3 to 5, instead of Table 1",
+    )
     en_de.add_autocast_option(parser)
     parser.add_argument("-s", "--source-lang", metavar="SRC")
     parser.add_argument("-t", "--target-lang", metavar="TGT")
@@ -103,6 +75,8 @@ def parse_args() -> argparse.Namespace:
     args.generate_options = generate_options
     if args.demo + args.small + (args.directory is not None) != 1:
         parser.error("name either a directory, --demo or --small")
+    if args.appendix and (not args.small or args.sentences or args.methods != list(METHODS)):
+        parser.error("--appendix: needs --small, without --sentences and --methods")
     if args.directory and not (args.source_lang and args.target_lang):
         parser.error("-s and -t: name the languages, such as -s de -t en")
     return args
@@ -118,13 +92,31 @@ def run_recipe(args: argparse.Namespace) -> None:
     """Run all stages from the archive to the table."""
     name = "demo" if args.demo else "small" if args.small else args.directory.resolve().name
     work = args.workdir or commands.ROOT / "work" / f"wmt_ensemble_{name}"
-    work.mkdir(parents=True, exist_ok=True)
-    check_settings(work, args)
+    folder = work / "valid" if args.appendix else work
+    folder.mkdir(parents=True, exist_ok=True)
+    check_settings(folder, args)
     if args.directory is None:
         args.directory, args.source_lang, args.target_lang = build(work, members(args)), "en", "de"
     models = sorted(args.directory.glob("model*.pt"))
     if not models:
         sys.exit(f"{args.directory}: has no model*.pt; give the directory of an unpacked archive")
+    if args.appendix:
+        write_appendix(args, work, models)
+    else:
+        write_table_1(args, work, models, name)
+
+
+def write_appendix(args: argparse.Namespace, work: Path, models: list[Path]) -> None:
+    """Decode the validation set, and print and write Tables 3 to 5."""
+    valid, reference = prepare_valid(args, work)
+    runs = in_rounds(args, valid, models, appendix.METHODS, reference)
+    text = appendix.section(runs, reference)
+    print("\n" + text)
+    write_section(appendix.PAGE, appendix.SECTION, text)
+
+
+def write_table_1(args: argparse.Namespace, work: Path, models: list[Path], name: str) -> None:
+    """Decode the test set, and print and write Table 1."""
     prepare(args.directory, work, args.source_lang, args.target_lang, args.sentences)
     reference = read_lines(work / "reference.txt")
     methods = {method: METHODS[method] for method in args.methods}
@@ -132,11 +124,7 @@ def run_recipe(args: argparse.Namespace) -> None:
         for width in WIDTHS:
             if f"variable_beam {width}" in methods:
                 methods |= pruned(width, chosen_delta(args, work, models, width))
-    runs: dict[str, list[Run]] = {method: [] for method in methods}
-    for number in range(1, args.rounds + 1):
-        for method, options in methods.items():
-            label = f"{method} {number}"
-            runs[method].append(decoded(args, work, models, label, options, reference))
+    runs = in_rounds(args, work, models, methods, reference)
     compared = {method: baseline_of(options) for method, options in methods.items()}
     title = (
         f"{name}: {len(models)} models, {len(reference)} sentences, rounds of all methods in "
@@ -159,10 +147,7 @@ def members(args: argparse.Namespace) -> list[Member]:
 
 def chosen_delta(args: argparse.Namespace, work: Path, models: list[Path], width: int) -> float:
     """The smallest delta with which pruning loses no BLEU on the validation set, else the last."""
-    valid = work / "valid"
-    valid.mkdir(exist_ok=True)
-    prepare(args.directory, valid, "en", "de", N_VALID, en_de.EN_DE / "data" / "valid")
-    reference = read_lines(valid / "reference.txt")
+    valid, reference = prepare_valid(args, work)
     method = f"beam {width}"
     needed = decoded(args, valid, models, method, METHODS[method], reference).bleu
     for delta in DELTAS:
@@ -170,6 +155,30 @@ def chosen_delta(args: argparse.Namespace, work: Path, models: list[Path], width
         if decoded(args, valid, models, label, options, reference).bleu >= needed:
             return delta
     return DELTAS[-1]
+
+
+def prepare_valid(args: argparse.Namespace, work: Path) -> tuple[Path, list[str]]:
+    """The folder of the validation set, and its references."""
+    valid = work / "valid"
+    valid.mkdir(exist_ok=True)
+    prepare(args.directory, valid, "en", "de", N_VALID, en_de.EN_DE / "data" / "valid")
+    return valid, read_lines(valid / "reference.txt")
+
+
+def in_rounds(
+    args: argparse.Namespace,
+    work: Path,
+    models: list[Path],
+    methods: dict[str, list[str]],
+    reference: list[str],
+) -> dict[str, list[Run]]:
+    """The results of all methods, which take turns in each round."""
+    runs: dict[str, list[Run]] = {method: [] for method in methods}
+    for number in range(1, args.rounds + 1):
+        for method, options in methods.items():
+            label = f"{method} {number}"
+            runs[method].append(decoded(args, work, models, label, options, reference))
+    return runs
 
 
 def decoded(

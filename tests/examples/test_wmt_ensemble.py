@@ -9,7 +9,7 @@ import pytest
 from fairseq.data import Dictionary
 
 from examples.common import commands
-from examples.wmt_ensemble import results
+from examples.wmt_ensemble import appendix, methods, results
 from examples.wmt_ensemble import run as recipe
 from examples.wmt_ensemble.newstest import read_test, sgm_segments, subword_nmt_codes
 from fairseq_fastdec.data import atomic_files
@@ -68,7 +68,7 @@ def test_all_methods_parse():
     from fairseq import options
 
     available = set(decoding_names())
-    for method in recipe.METHODS.values():
+    for method in [*methods.METHODS.values(), *appendix.METHODS.values()]:
         assert method[1] in {"fairseq", "greedy", "beam", "variable_beam", "streaming"}
         if method[1] in available:
             parser = options.get_generation_parser(default_task="translation")
@@ -120,10 +120,14 @@ def test_the_whole_recipe(tmp_path, monkeypatch, caplog):
         recipe.main()
 
 
-def test_the_whole_recipe_of_trained_models(tmp_path, monkeypatch, caplog):
-    directory, work = write_archive(tmp_path / "archive"), tmp_path / "work"
-    page = tmp_path / "README.md"
-    page.write_text("before\n<!-- small -->\nold\n<!-- end of small -->\nbehind\n")
+@pytest.fixture
+def trained(tmp_path, monkeypatch, caplog):
+    """The recipe of five models, which finds two; returns what they were, and what was run."""
+    directory, page = write_archive(tmp_path / "archive"), tmp_path / "page.md"
+    sections = "".join(
+        f"<!-- {name} -->\nold\n<!-- end of {name} -->\n" for name in ("small", appendix.SECTION)
+    )
+    page.write_text(f"before\n{sections}behind\n")
     built = []
 
     def build(work, members):
@@ -132,14 +136,24 @@ def test_the_whole_recipe_of_trained_models(tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr(recipe, "build", build)
     monkeypatch.setattr(recipe, "README", page)
+    monkeypatch.setattr(appendix, "PAGE", page)
     monkeypatch.setattr(recipe, "N_VALID", 2)
-    monkeypatch.setattr(recipe, "chosen_delta", partial(two_deltas, recipe.chosen_delta))
     programs, run = example_in_process.runner(caplog)
     monkeypatch.setattr(commands, "run", run)
-    command = ["run.py", "--small", "--workdir", str(work), "--rounds", "1", "--cpu-autocast"]
-    command += ["--methods", "fairseq --beam 5", "variable_beam 5", "--", "--cpu"]
-    monkeypatch.setattr(sys, "argv", [*command, "--max-len-b", "8"])
+    return page, built, programs
+
+
+def run_small(monkeypatch, work, *words):
+    command = ["run.py", "--small", "--workdir", str(work), "--rounds", "1", *words]
+    monkeypatch.setattr(sys, "argv", [*command, "--", "--cpu", "--max-len-b", "8"])
     recipe.main()
+
+
+def test_the_whole_recipe_of_trained_models(trained, tmp_path, monkeypatch):
+    page, built, programs = trained
+    monkeypatch.setattr(recipe, "chosen_delta", partial(two_deltas, recipe.chosen_delta))
+    methods = ["--methods", "fairseq --beam 5", "variable_beam 5"]
+    run_small(monkeypatch, tmp_path / "work", "--cpu-autocast", *methods)
     ((first, *others),) = built
     assert first.folder == "baseline-1" and first.recipe.network[-1] == "--cpu-autocast"
     assert [member.seed for member in others] == [2, 3, 4, 5]
@@ -154,7 +168,7 @@ def test_the_whole_recipe_of_trained_models(tmp_path, monkeypatch, caplog):
     ]  # fmt: skip
     # The date is that of decoding.
     monkeypatch.setattr(commands, "provenance", later)
-    recipe.main()
+    run_small(monkeypatch, tmp_path / "work", "--cpu-autocast", *methods)
     assert page.read_text(encoding="utf-8") == text
 
 
@@ -163,10 +177,38 @@ def later():
     return {"date": "2100-01-01", "commit": "abc", "processor": "another"}
 
 
+def test_the_appendix(trained, tmp_path, monkeypatch):
+    page, _, programs = trained
+    run_small(monkeypatch, tmp_path / "work", "--appendix")
+    assert programs == ["fairseq-preprocess"] + ["fairseq-generate"] * len(appendix.METHODS)
+    lines = page.read_text(encoding="utf-8").splitlines()
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")
+    ]
+    cells = {row[0]: dict(zip(rows[0], row)) for row in rows[2:]}
+    assert list(cells) == list(appendix.METHODS)
+    fairseqs, stream = cells[appendix.FIXED], cells["VAR-STREAM"]
+    assert fairseqs["ours: timesteps"] == "" and fairseqs["ours: time"] == "1.00"
+    assert (fairseqs["paper: BLEU"], stream["paper: BLEU"]) == ("42.71", "+0.00")
+    assert stream["paper: time"] == "0.28"
+    for title, row in cells.items():
+        if title != appendix.FIXED:
+            assert int(row["ours: timesteps"]) > 0
+            assert float(row["ours: expansions a step"]) >= 1
+    # With nothing pruned, there are more candidates.
+    unpruned, pruned = (
+        float(cells[title]["ours: expansions a step"]) for title in ("FIXED-OURS", "VAR-BATCH")
+    )
+    assert unpruned > pruned
+    for words in (["--sentences", "2"], ["--methods", "greedy"]):
+        with pytest.raises(SystemExit):
+            run_small(monkeypatch, tmp_path / "work", "--appendix", *words)
+
+
 def two_deltas(chosen_delta, *arguments):
     """The last delta, after the choice between two has been made."""
-    assert chosen_delta(*arguments) in recipe.DELTAS
-    return recipe.DELTAS[-1]
+    assert chosen_delta(*arguments) in methods.DELTAS
+    return methods.DELTAS[-1]
 
 
 def test_the_smallest_delta_that_loses_nothing(tmp_path, monkeypatch):
@@ -177,13 +219,13 @@ def test_the_smallest_delta_that_loses_nothing(tmp_path, monkeypatch):
     def chosen(bleu):
         def decoded(args, work, models, label, options, reference):
             delta = re.search(r"delta ([\d.]+)", label)
-            default = recipe.PAPERS_DELTA if label.startswith("variable") else None
+            default = methods.PAPERS_DELTA if label.startswith("variable") else None
             return results.Run(bleu[float(delta[1]) if delta else default], 1.0, {}, {})
 
         monkeypatch.setattr(recipe, "decoded", decoded)
         return recipe.chosen_delta(args, tmp_path, [], 5)
 
-    below = dict.fromkeys(recipe.DELTAS, 30.0)
+    below = dict.fromkeys(methods.DELTAS, 30.0)
     assert chosen({None: 30.0, **below}) == 1.5
     assert chosen({None: 31.0, **below, 2.5: 31.0, 3: 31.5}) == 2.5
     assert chosen({None: 31.0, **below}) == 7
