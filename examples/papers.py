@@ -35,6 +35,7 @@ PAPERS: dict[str, list[str]] = {
     ],
     "streaming": [
         "wmt_ensemble/run.py --small --cpu-autocast --sentences 500 --rounds 5 -- --cpu",
+        "wmt_ensemble/run.py --small --cpu-autocast --appendix --rounds 2 -- --cpu",
         "parsing/run.py --size full --cpu-time --rounds 3",
     ],
     "double_token": [

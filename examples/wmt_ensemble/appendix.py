@@ -3,14 +3,12 @@
 import statistics
 from typing import NamedTuple, Optional
 
-from examples.common import commands
 from examples.common.significance import differs
 from examples.common.table import checksum, origins, shortened, signed, untitled
 from examples.wmt_ensemble.methods import PAPERS_DELTA, papers_search
 from examples.wmt_ensemble.results import Run
 
-PAGE = commands.ROOT / "examples" / "RESULTS.md"
-# The name of the section in the page.
+# The name of the section in RESULTS.md.
 SECTION = "streaming appendix"
 WIDTH = 50
 # A delta and M that prune nothing.

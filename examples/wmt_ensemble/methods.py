@@ -39,6 +39,10 @@ METHODS = {
 }
 
 
-def baseline_of(method: list[str]) -> str:
-    """The name of fairseq's search with the same beam."""
-    return f"fairseq --beam {method[method.index('--beam') + 1]}"
+def fixed_of(method: list[str]) -> str:
+    """The name of the paper's FIXED for a method: fairseq's search with the same beam.
+
+    Greedy decoding is compared with the widest.
+    """
+    width = int(method[method.index("--beam") + 1])
+    return f"fairseq --beam {width if width > 1 else max(WIDTHS)}"

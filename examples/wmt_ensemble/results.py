@@ -1,10 +1,10 @@
-"""The paper's Table 1, from the files of the runs of fairseq-generate."""
+"""Table 1 of the streaming paper (Yang et al. 2020) beside ours."""
 
 import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from examples.common import commands
 from examples.common.significance import differs
@@ -19,7 +19,33 @@ from examples.common.table import (
     tokens_and_seconds,
 )
 
-COLUMNS = ("method", "BLEU", "wall clock (s)", "speed-up", "outputs")
+COLUMNS = ("BLEU", "wall clock (s)", "time", "outputs")
+
+
+class Paper(NamedTuple):
+    """A row of the paper: newstest2018 from German and Russian to English.
+
+    Attributes:
+        bleu: of both languages.
+        seconds: on a GPU with 32 GB.
+        with_16_gb: seconds on a GPU with 16 GB; empty if the paper does not say.
+    """
+
+    bleu: tuple[float, ...]
+    seconds: tuple[float, ...]
+    with_16_gb: tuple[float, ...] = ()
+
+
+# By our method.
+PAPER = {
+    "fairseq --beam 1": Paper((48.18, 37.84), (39.01, 42.09), (46.41, 52.26)),
+    "fairseq --beam 5": Paper((49.42, 38.83), (102.25, 103.59)),
+    "variable_beam 5": Paper((49.46, 39.03), (114.18, 130.01)),
+    "streaming 5": Paper((49.46, 39.03), (92.39, 95.45)),
+    "fairseq --beam 50": Paper((49.57, 38.98), (891.53, 893.23), (2072.86, 2155.95)),
+    "variable_beam 50": Paper((49.59, 39.04), (308.15, 399.98), (645.70, 852.93)),
+    "streaming 50": Paper((49.59, 39.04), (257.20, 342.18), (606.17, 803.72)),
+}
 
 
 @dataclass
@@ -68,24 +94,40 @@ def table(
 
     Args:
         runs: the rounds of each method, in order.
-        compared: the method that each one is compared with, in speed and BLEU; the comparison is
+        compared: the method that each one is compared with, in time and BLEU; the comparison is
             left out if that method has no runs.
     """
     rows = []
     for method, rounds in runs.items():
         seconds = [run.seconds for run in rounds]
-        bleu, speed_up, baseline = f"{rounds[0].bleu:.2f}", "-", compared[method]
+        bleu, time, baseline = f"{rounds[0].bleu:.2f}", "-", compared[method]
         if baseline in runs:
-            ratios = [theirs.seconds / own.seconds for own, theirs in zip(rounds, runs[baseline])]
-            speed_up = f"{statistics.median(ratios):.2f}x"
+            ratios = [own.seconds / theirs.seconds for own, theirs in zip(rounds, runs[baseline])]
+            time = f"{statistics.median(ratios):.2f}"
             if method != baseline:
-                speed_up += f" ± {spread(ratios):.2f}"
+                time += f" ± {spread(ratios):.2f}"
                 base = runs[baseline][0].translations
                 bleu += "*" * differs(rounds[0].translations, base, reference)
         wall_clock = f"{statistics.mean(seconds):.1f} ± {spread(seconds):.1f}"
         outputs = shortened(checksum(rounds[0].translations))
-        rows.append(dict(zip(COLUMNS, (method, bleu, wall_clock, speed_up, outputs))))
+        own = dict(zip(COLUMNS, (bleu, wall_clock, time, outputs)))
+        rows.append({"method": method, **of_paper(method, baseline), **own})
     return markdown(signed(title), rows)
+
+
+def of_paper(method: str, baseline: str) -> dict[str, str]:
+    """The paper's cells of a line; times are relative to those of a baseline."""
+    own, base = (PAPER.get(name, Paper((), ())) for name in (method, baseline))
+    return {
+        "paper: BLEU": " / ".join(f"{value:.2f}" for value in own.bleu),
+        "paper: time, 32 GB": relative(own.seconds, base.seconds),
+        "paper: time, 16 GB": relative(own.with_16_gb, base.with_16_gb),
+    }
+
+
+def relative(seconds: tuple[float, ...], base: tuple[float, ...]) -> str:
+    """Ratios of times, in a cell."""
+    return " / ".join(f"{own / other:.2f}" for own, other in zip(seconds, base))
 
 
 def spread(values: list[float]) -> float:

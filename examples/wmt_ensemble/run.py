@@ -7,7 +7,7 @@
     python examples/wmt_ensemble/run.py --small --appendix    # Tables 3 to 5, with the same models
 
 The paper prunes with delta 1.5. With --small, there are also rows with the smallest delta with
-which pruning loses no BLEU on the validation set, and the table is written to the README.
+which pruning loses no BLEU on the validation set, and the table is written to RESULTS.md.
 
 Arguments after -- are passed to every fairseq-generate, such as: -- --fp16 --batch-size 64 Every
 command is printed. Stages with existing results in --workdir are skipped, so an interrupted run can
@@ -24,12 +24,12 @@ from examples.common import arguments, commands, en_de
 from examples.common.table import origins, write_section
 from examples.wmt_ensemble import appendix
 from examples.wmt_ensemble.ensembles import SMALL, TINY, Member, build
-from examples.wmt_ensemble.methods import DELTAS, METHODS, WIDTHS, baseline_of, pruned
+from examples.wmt_ensemble.methods import DELTAS, METHODS, WIDTHS, fixed_of, pruned
 from examples.wmt_ensemble.newstest import prepare, read_lines
 from examples.wmt_ensemble.results import Run, read_run, table
 from fairseq_fastdec.data import atomic_files
 
-README = Path(__file__).with_name("README.md")
+PAGE = commands.ROOT / "examples" / "RESULTS.md"
 # The sentences of the validation set on which --small chooses delta.
 N_VALID = 500
 
@@ -112,7 +112,7 @@ def write_appendix(args: argparse.Namespace, work: Path, models: list[Path]) -> 
     runs = in_rounds(args, valid, models, appendix.METHODS, reference)
     text = appendix.section(runs, reference)
     print("\n" + text)
-    write_section(appendix.PAGE, appendix.SECTION, text)
+    write_section(PAGE, appendix.SECTION, text)
 
 
 def write_table_1(args: argparse.Namespace, work: Path, models: list[Path], name: str) -> None:
@@ -125,18 +125,18 @@ def write_table_1(args: argparse.Namespace, work: Path, models: list[Path], name
             if f"variable_beam {width}" in methods:
                 methods |= pruned(width, chosen_delta(args, work, models, width))
     runs = in_rounds(args, work, models, methods, reference)
-    compared = {method: baseline_of(options) for method, options in methods.items()}
+    compared = {method: fixed_of(options) for method, options in methods.items()}
     title = (
         f"{name}: {len(models)} models, {len(reference)} sentences, rounds of all methods in "
-        f"turn: {args.rounds}. Speed-up: over fairseq with the same beam, medians of the rounds. "
-        "*: BLEU differs significantly from it (p < 0.05)."
+        f"turn: {args.rounds}. Times are relative to fairseq with the same beam (greedy: "
+        f"{max(WIDTHS)}), medians of the rounds. *: BLEU differs significantly from it (p < 0.05)."
     )
     text = table(runs, compared, reference, title)
     print("\n" + text)
     atomic_files.write_text(work / "table.md", text + "\n")
     if args.small:
         dated = origins(run.origin for rounds in runs.values() for run in rounds)
-        write_section(README, "small", f"{text}\n\n{dated}\n")
+        write_section(PAGE, "streaming table 1", f"{text}\n\n{dated}\n")
 
 
 def members(args: argparse.Namespace) -> list[Member]:

@@ -112,7 +112,7 @@ def test_the_whole_recipe(tmp_path, monkeypatch, caplog):
     )
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[5:]]
     assert [row[0] for row in rows] == ["fairseq --beam 1", "greedy"]
-    assert rows[0][1] == rows[1][1]
+    assert rows[0][4] == rows[1][4]
     assert (work / "reference.txt").read_text().splitlines() == ["Hello.", "Zwei & drei <b>."]
 
     monkeypatch.setattr(sys, "argv", command)
@@ -125,7 +125,8 @@ def trained(tmp_path, monkeypatch, caplog):
     """The recipe of five models, which finds two; returns what they were, and what was run."""
     directory, page = write_archive(tmp_path / "archive"), tmp_path / "page.md"
     sections = "".join(
-        f"<!-- {name} -->\nold\n<!-- end of {name} -->\n" for name in ("small", appendix.SECTION)
+        f"<!-- {name} -->\nold\n<!-- end of {name} -->\n"
+        for name in ("streaming table 1", appendix.SECTION)
     )
     page.write_text(f"before\n{sections}behind\n")
     built = []
@@ -135,8 +136,7 @@ def trained(tmp_path, monkeypatch, caplog):
         return directory
 
     monkeypatch.setattr(recipe, "build", build)
-    monkeypatch.setattr(recipe, "README", page)
-    monkeypatch.setattr(appendix, "PAGE", page)
+    monkeypatch.setattr(recipe, "PAGE", page)
     monkeypatch.setattr(recipe, "N_VALID", 2)
     programs, run = example_in_process.runner(caplog)
     monkeypatch.setattr(commands, "run", run)
@@ -160,7 +160,7 @@ def test_the_whole_recipe_of_trained_models(trained, tmp_path, monkeypatch):
     # Beam search and one or two deltas on the validation set; then four methods.
     assert len(programs) - 2 - 4 in (2, 3)
     text = page.read_text(encoding="utf-8")
-    assert text.startswith("before\n<!-- small -->\nsmall: 2 models, 2 sentences, ")
+    assert text.startswith("before\n<!-- streaming table 1 -->\nsmall: 2 models, 2 sentences, ")
     rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
     assert rows == [
         "| method", "| fairseq --beam 5", "| variable_beam 5", "| variable_beam 5, delta 7",
@@ -249,9 +249,22 @@ def test_the_table_compares_with_the_search_of_the_same_beam():
         for line in text.splitlines()
         if line.startswith("|")
     ]
-    assert [row[:4] for row in rows[2:]] == [
-        ["fairseq", "100.00", "9.0 ± 1.4", "1.00x"],
-        ["same", "100.00", "4.0 ± 0.0", "2.25x ± 0.35"],
-        ["worse", "0.00*", "2.0 ± 0.0", "4.50x ± 0.71"],
+    assert [[row[0], *row[4:7]] for row in rows[2:]] == [
+        ["fairseq", "100.00", "9.0 ± 1.4", "1.00"],
+        ["same", "100.00", "4.0 ± 0.0", "0.45 ± 0.07"],
+        ["worse", "0.00*", "2.0 ± 0.0", "0.23 ± 0.04"],
         ["alone", "0.00", "2.0 ± 0.0", "-"],
     ]
+
+
+def test_the_papers_rows():
+    assert results.of_paper("streaming 50", "fairseq --beam 50") == {
+        "paper: BLEU": "49.59 / 39.04",
+        "paper: time, 32 GB": "0.29 / 0.38",
+        "paper: time, 16 GB": "0.29 / 0.37",
+    }
+    greedy = methods.fixed_of(methods.METHODS["fairseq --beam 1"])
+    assert results.of_paper("fairseq --beam 1", greedy)["paper: time, 16 GB"] == "0.02 / 0.02"
+    assert set(results.of_paper("beam 5", "fairseq --beam 5").values()) == {""}
+    assert results.of_paper("streaming 5", "fairseq --beam 5")["paper: time, 16 GB"] == ""
+    assert set(results.PAPER) < set(methods.METHODS)
