@@ -9,7 +9,7 @@
         --scoring sacrebleu --tokenizer moses --bpe subword_nmt --bpe-codes codes
 
 Unknown options are passed to fairseq-generate. Each command is printed. The table has the columns
-of Tables 1 and 6 of Santilli et al. (ACL 2023).
+of Tables 1 and 6 of Santilli et al. (ACL 2023). With --opus-sized, it is written to ../RESULTS.md.
 """
 
 import argparse
@@ -17,6 +17,8 @@ import re
 import statistics
 import sys
 from pathlib import Path
+
+import torch
 
 from examples.common import commands, en_de
 from examples.common.model_text import write_test_set
@@ -26,10 +28,12 @@ from examples.common.table import (
     checksum,
     grouped,
     markdown,
+    origins,
     read_lines,
     read_run,
     shortened,
     signed,
+    write_section,
 )
 from examples.common.wider import write_wider
 from fairseq_fastdec.data import atomic_files
@@ -51,6 +55,17 @@ METHODS = {
     "lookahead": ["--decoding", "lookahead"],
 }  # fmt: skip
 REFERENCE = "fairseq --beam 1"
+# The paper's rows, Opus en-de: times in Tables 1 and 6 (two machines), and iterations.
+PAPER = {
+    "fairseq --beam 5": ("0.71x", "0.71x", "1.00x"),
+    "greedy": ("1.00x", "1.00x", "1.00x"),
+    "jacobi (PJ, oracle length)": ("0.73x", "0.72x", "1.03x"),
+    "gs_jacobi (PGJ, b = 5, oracle length)": ("1.28x", "", ""),
+    "gs_jacobi (PGJ, b = 3, oracle length)": ("1.34x", "1.16x", "1.04x"),
+    "hybrid_jacobi (HGJ, b = 3)": ("1.34x", "1.16x", "1.04x"),
+}
+PAPERS_COLUMNS = ("paper: time (Table 1)", "paper: time (Table 6)", "paper: iterations")
+PAGE = commands.ROOT / "examples" / "RESULTS.md"
 # Block sizes of PGJ, and the lengths up to which HGJ decodes blocks, in source lengths.
 SWEEP = {
     **{name: METHODS[name] for name in (REFERENCE, "greedy")},
@@ -80,7 +95,7 @@ def main() -> None:
         args.data, args.path, options = write_opus_sized(args.workdir, options)
     elif args.path is None:
         args.data, args.path, options = train_baseline(options)
-    runs = []
+    runs, dated = [], []
     methods, name = (SWEEP, "sweep") if args.sweep else (METHODS, "table")
     name += "-torch" if args.torch else ""
     for number in range(1, args.rounds + 1):
@@ -89,7 +104,13 @@ def main() -> None:
             if not commands.finished(output):
                 generate(args, options + method_options, output)
             runs.append(read_timed(output, args.path, method))
-    show(args.workdir / f"{name}.md", runs, args.batch_size)
+            dated.append(commands.origin(output))
+    text = table(runs, args.batch_size)
+    print("\n" + text)
+    atomic_files.write_text(args.workdir / f"{name}.md", text + "\n")
+    if args.opus_sized:
+        where = f"{origins(dated)} · threads: {torch.get_num_threads()} · rounds: {args.rounds}"
+        write_section(PAGE, f"jacobi {name}", f"{where}\n\n{text}\n")
 
 
 def parse_args():
@@ -182,8 +203,8 @@ def read_timed(output: Path, path: str, method: str) -> Run:
     return run
 
 
-def show(path: Path, runs: list[Run], batch_size: int) -> None:
-    """Print the table, and write it as Markdown."""
+def table(runs: list[Run], batch_size: int) -> str:
+    """The table of all rounds, as Markdown."""
     groups = {group[0].method: group for group in grouped(runs)}
     rows = [row_of(group, groups) for group in groups.values()]
     title = (
@@ -192,9 +213,7 @@ def show(path: Path, runs: list[Run], batch_size: int) -> None:
         "up to EOS: without those that finish its block. Oracle length: greedy decoding's, found "
         "beforehand; neither time nor iterations of that count."
     )
-    text = markdown(signed(title, "fairseq's detokenised targets") + caution(runs), rows)
-    print("\n" + text)
-    atomic_files.write_text(path, text + "\n")
+    return markdown(signed(title, "fairseq's detokenised targets") + caution(runs), rows)
 
 
 def caution(runs: list[Run]) -> str:
@@ -219,6 +238,7 @@ def row_of(group: list[Run], groups: dict[str, list[Run]]) -> dict[str, str]:
     same = sum(text == reference.hypotheses[i] for i, text in own.hypotheses.items())
     return {
         "method": own.method,
+        **dict(zip(PAPERS_COLUMNS, PAPER.get(own.method, ("", "", "")))),
         "BLEU": f"{own.bleu:.2f}",
         "iterations": iterations(group, groups),
         "seconds": f"{statistics.median(run.seconds for run in group):.1f}",

@@ -14,6 +14,10 @@ from tests.support import example_in_process
 WITH_ORACLE = "gs_jacobi (PGJ, b = 3, oracle length)"
 
 
+def test_the_papers_rows_are_methods():
+    assert set(example.PAPER) < set(example.METHODS)
+
+
 def one_real_process(caplog):
     """In place of ``commands.run``: only the method whose log is read gets a process of its own."""
     real = commands.run
@@ -72,12 +76,37 @@ def test_the_table(corpus, baseline, tmp_path, monkeypatch, capsys, caplog):
     assert 0 < timed.seconds < whole.seconds
 
 
+def test_the_table_in_the_size_of_opus_is_beside_the_papers(
+    corpus, baseline, tmp_path, monkeypatch, caplog
+):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- jacobi table -->\nold\n<!-- end of jacobi table -->\n")
+    some = ("fairseq --beam 1", "greedy", "gs_jacobi (PGJ, b = 3)", "hybrid_jacobi (HGJ, b = 3)")
+    monkeypatch.setattr(example, "METHODS", {name: example.METHODS[name] for name in some})
+    monkeypatch.setattr(example, "PAGE", page)
+    given = (str(corpus), str(baseline))
+    monkeypatch.setattr(example, "write_opus_sized", lambda work, options: (*given, options))
+    monkeypatch.setattr(commands, "run", one_real_process(caplog))
+    words = ["--opus-sized", "--batch-size", "8", "--rounds", "1", "--workdir", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["run.py", *words])
+    example.main()
+    text = page.read_text(encoding="utf-8")
+    assert (tmp_path / "table.md").read_text(encoding="utf-8") in text and "old" not in text
+    assert f"commit {commands.commit()} · threads: " in text
+    lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    columns = [lines[0].index(name) for name in example.PAPERS_COLUMNS]
+    papers = {line[0][2:]: [line[i] for i in columns] for line in lines[1:]}
+    assert papers["hybrid_jacobi (HGJ, b = 3)"] == ["1.34x", "1.16x", "1.04x"]
+    assert papers["fairseq --beam 1"] == ["", "", ""]
+
+
 def test_every_command_of_a_sweep_parses(tmp_path, monkeypatch):
     """Without compiled code, fairseq-generate is called by another program."""
     ran = []
     monkeypatch.setattr(commands, "generate_into", lambda *given: ran.append(given))
     monkeypatch.setattr(example, "read_timed", lambda *given: None)
-    monkeypatch.setattr(example, "show", lambda *given: None)
+    monkeypatch.setattr(example, "table", lambda *given: "")
+    monkeypatch.setattr(commands, "origin", lambda output: {})
     words = ["data-bin", "--path", "model.pt", "--workdir", str(tmp_path), "--rounds", "1"]
     monkeypatch.setattr(sys, "argv", ["run.py", *words, "--sweep", "--torch"])
     example.main()
