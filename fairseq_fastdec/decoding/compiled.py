@@ -123,15 +123,23 @@ class CompiledSearch:
                     yield result._replace(hypotheses=[*map(hypothesis_of, outputs)])
             statistics.count_search(before, search.counts)
 
-    @contextmanager
-    def _search_for(self, n_source: int, max_len: int) -> Iterator[Any]:
-        """Yield the search of the last batch, or a new one if the models have changed.
+    def prepared(self, n_source: int, max_len: int) -> list[Any]:
+        """The models, which pack their weights when they are first asked for.
 
         Args:
             n_source: the most tokens of a source; max_len: of an output, without EOS.
         """
         n_ends = 2 if self._options.kind == "pairs" else 1
-        models = self._models.reaching(n_source, max_len + n_ends)
+        return self._models.reaching(n_source, max_len + n_ends)
+
+    @contextmanager
+    def _search_for(self, n_source: int, max_len: int) -> Iterator[Any]:
+        """Yield the search of the last batch, or a new one if the models have changed.
+
+        Args:
+            n_source, max_len: see :meth:`prepared`.
+        """
+        models = self.prepared(n_source, max_len)
         if self._search is None or models is not self._models_of_search:
             rules = self._rules.compiled(self._temperature)
             self._search = self._options.search(models, rules)

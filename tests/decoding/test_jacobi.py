@@ -5,8 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_fastdec.decoding.methods import gs_jacobi
 from fairseq_fastdec.decoding.methods.guesses import Guesses
 from fairseq_fastdec.network import Ensemble
+from fairseq_fastdec.packing.models import EngineModels
 from tests.support import tiny
 from tests.support.against_fairseq import (
     assert_as_fairseq,
@@ -262,6 +264,22 @@ def test_the_pass_that_finds_the_length_is_not_counted(decoding):
     without = our_generator(models, decoding, {})
     without.generate(models, sample)
     assert "oracle" not in without.statistics.summary()
+
+
+def test_weights_are_packed_before_the_length_is_found(monkeypatch):
+    """Every method packs them, so the time for it belongs to the method."""
+    models, sample = [stock_model()], tiny.random_batch(TASK, [3, 9, 0, 5], seed=2)
+    generator = our_generator(models, "gs_jacobi", dict(oracle_length=True))
+    real, clock = EngineModels.parts, [0.0]
+
+    def parts(*given):
+        clock[0] += 1000
+        return real(*given)
+
+    monkeypatch.setattr(EngineModels, "parts", parts)
+    monkeypatch.setattr(gs_jacobi.time, "perf_counter", lambda: clock[0])
+    generator.generate(models, sample)
+    assert clock[0] >= 1000 and generator.statistics.oracle_seconds == 0
 
 
 @pytest.mark.parametrize(

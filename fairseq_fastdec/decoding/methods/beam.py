@@ -121,19 +121,16 @@ class FixedBeam(DecodingGenerator):
             ValueError: if the groups are not of one size, or with another rule for candidates.
         """
         n_groups = max(getattr(self.args, "diverse_beam_groups", 0), 0)
-        others = [flag_of(name) for name in PRUNING if getattr(self.options, name) is not None]
-        for name in ("sampling", "constraints", "match_source_len"):
-            if getattr(self.args, name, None):
-                others.append(flag_of(name))
+        others = [name for name in PRUNING if getattr(self.options, name) is not None]
+        stock = ("sampling", "constraints", "match_source_len")
+        others += [name for name in stock if getattr(self.args, name, None)]
         if n_groups and others:
             raise ValueError(
-                f"{DIVERSE_BEAM_GROUPS} {n_groups}: cannot be combined with {others[0]}; remove "
-                "one of them"
+                f"{DIVERSE_BEAM_GROUPS}: cannot be combined with {flag_of(others[0])}; remove one"
             )
         if n_groups and self.beam % n_groups:
             raise ValueError(
-                f"{DIVERSE_BEAM_GROUPS} {n_groups}: must divide --beam {self.beam}; change one of "
-                "them"
+                f"{DIVERSE_BEAM_GROUPS} {n_groups}: must divide --beam {self.beam}; change one"
             )
         return n_groups
 

