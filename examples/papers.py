@@ -29,9 +29,9 @@ PAPERS: dict[str, list[str]] = {
         "super_resolution/run.py --size full --cpu-autocast --rounds 1",
     ],
     "jacobi": [
-        "jacobi/run.py --opus-sized --rounds 3",
-        "jacobi/run.py --opus-sized --sweep --rounds 5",
-        "jacobi/run.py --opus-sized --torch --rounds 5",
+        "jacobi/run.py --opus-sized --rounds 5",
+        "jacobi/run.py --opus-sized --sweep --rounds 3",
+        "jacobi/run.py --opus-sized --torch --rounds 2",
     ],
     "streaming": [
         "wmt_ensemble/run.py --small --cpu-autocast --sentences 500 --rounds 5 -- --cpu",
