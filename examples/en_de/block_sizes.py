@@ -178,18 +178,16 @@ def differs(work: Path, cell: Cell, run: Run) -> bool:
 
 
 def record(size: str, row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Write a row to the file of figures, instead of an earlier one of the same cell.
+    """Write a row to the file of figures, in the place of an earlier one of the same cell.
 
     Returns:
         all figures.
     """
-    rows = read_figures(FIGURES, [])
-    new = {"size": size, **row}
-    key = ["size", *Cell._fields]
-    others = [old for old in rows if [old[name] for name in key] != [new[name] for name in key]]
-    found = [*others, new]
-    write_figures(FIGURES, found)
-    return found
+    rows = [*read_figures(FIGURES, []), {"size": size, **row}]
+    found = {tuple(own[name] for name in ("size", *Cell._fields)): own for own in rows}
+    figures = list(found.values())
+    write_figures(FIGURES, figures)
+    return figures
 
 
 if __name__ == "__main__":
