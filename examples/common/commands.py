@@ -56,6 +56,15 @@ def provenance() -> dict[str, str]:
     return {"date": str(date.today()), "commit": commit(), "processor": processor()}
 
 
+def benchmark(options: list, methods: Mapping[str, str], output: Path) -> list:
+    """The command of ``benchmarks.compare`` on a CPU, with the options of each method by name."""
+    specs = (f"{name}: {own}" for name, own in methods.items())
+    return [
+        *module("benchmarks.compare"), *options, "--device", "cpu", "--output", output,
+        *(word for spec in specs for word in ("--method", spec)),
+    ]  # fmt: skip
+
+
 def run_benchmark(command: list, output: Path) -> dict[str, Any]:
     """Run a command of ``benchmarks.compare``, and return the JSON that it writes to ``output``.
 

@@ -35,18 +35,18 @@ def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[di
     sizes = {Cell(*(row[name] for name in Cell._fields)): row["mean_block_size"] for row in rows}
     cells = [cell for cell in sizes if cell.block_size > 1 and cell.acceptance == "exact"]
     source, target = LANGUAGES
-    command = [
-        *commands.module("benchmarks.compare"), work / "data", "-s", source, "-t", target,
-        "--device", "cpu", "--sentences", N_SENTENCES, "--batch-size", 1, "--rounds", rounds,
-        "--processes", 1, *text_options(work / "data" / "bpe.codes"), "--output", work,
+    options = [
+        work / "data", "-s", source, "-t", target, *text_options(work / "data" / "bpe.codes"),
+        "--sentences", N_SENTENCES, "--batch-size", 1, "--rounds", rounds, "--processes", 1,
     ]  # fmt: skip
     models = dict.fromkeys(own for cell in cells for own in (cell.base, cell))
+    methods = {}
     for engine, option in ENGINES.items():
         for own in models:
             method = "blockwise" if own.block_size > 1 else "greedy"
             path = work / own.model / "checkpoint_last.pt"
-            options = f"{option}--decoding {method} --path {path}"
-            command += ["--method", f"{own.model}, {engine}: {options}"]
+            methods[f"{own.model}, {engine}"] = f"{option}--decoding {method} --path {path}"
+    command = commands.benchmark(options, methods, work)
     results = commands.run_benchmark(command, work)["results"]
     seconds = {result["method"]: result["seconds"] for result in results}
     return [

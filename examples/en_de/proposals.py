@@ -103,19 +103,17 @@ def checkpoint(args: argparse.Namespace) -> Path:
 def benchmark_command(args: argparse.Namespace) -> list[Any]:
     """``benchmarks.compare`` with all methods."""
     source, target = LANGUAGES
-    return [
-        *commands.module("benchmarks.compare"), args.workdir / "data", "-s", source, "-t", target,
-        "--path", checkpoint(args), "--device", "cpu",
-        *text_options(MODEL / "bpe.codes"),
-        "--sentences", args.sentences, "--rounds", args.rounds,
-        "--threads", args.threads, "--processes", 1, "--output", args.workdir / "result",
-        *(
-            word
-            for precision, value in PRECISIONS.items()
-            for name, options in METHODS.items()
-            for word in ("--method", f"{name}, {precision}: {options} --engine-precision {value}")
-        ),
+    options = [
+        args.workdir / "data", "-s", source, "-t", target, "--path", checkpoint(args),
+        *text_options(MODEL / "bpe.codes"), "--sentences", args.sentences,
+        "--rounds", args.rounds, "--threads", args.threads, "--processes", 1,
     ]  # fmt: skip
+    methods = {
+        f"{name}, {precision}": f"{own} --engine-precision {value}"
+        for precision, value in PRECISIONS.items()
+        for name, own in METHODS.items()
+    }
+    return commands.benchmark(options, methods, args.workdir / "result")
 
 
 def points_of(document: dict[str, Any]) -> list[Point]:

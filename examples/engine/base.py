@@ -147,19 +147,18 @@ def benchmark_command(work: Path, name: str, n_rounds: int, n_threads: int) -> l
     """``benchmarks.compare`` with all methods of a part."""
     part = PARTS[name]
     source, target = LANGUAGES
-    specs = [f"{FAIRSEQ}: --decoding fairseq {part.fairseq}"]
-    for method, (options, checkpoint) in part.methods.items():
+    methods = {FAIRSEQ: f"--decoding fairseq {part.fairseq}"}
+    for method, (own, checkpoint) in part.methods.items():
         if checkpoint:
-            options += f" --path {shlex.quote(paths(work, checkpoint))}"
+            own += f" --path {shlex.quote(paths(work, checkpoint))}"
         for precision, value in PRECISIONS.items():
-            specs.append(f"{method}, {precision}: {options} --engine-precision {value}")
-    return [
-        *commands.module("benchmarks.compare"), work / "data", "-s", source, "-t", target,
-        "--path", paths(work, *part.checkpoints), "--device", "cpu", *FORCED,
-        "--sentences", part.sentences, "--batch-size", part.batch_size, "--rounds", n_rounds,
-        "--threads", n_threads, "--processes", 1, "--output", work / name,
-        *(word for spec in specs for word in ("--method", spec)),
+            methods[f"{method}, {precision}"] = f"{own} --engine-precision {value}"
+    options = [
+        work / "data", "-s", source, "-t", target, "--path", paths(work, *part.checkpoints),
+        *FORCED, "--sentences", part.sentences, "--batch-size", part.batch_size,
+        "--rounds", n_rounds, "--threads", n_threads, "--processes", 1,
     ]  # fmt: skip
+    return commands.benchmark(options, methods, work / name)
 
 
 def paths(work: Path, *checkpoints: str) -> str:

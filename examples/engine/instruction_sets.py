@@ -100,17 +100,16 @@ def method_of(who: str, search: Search) -> str:
 
 def command_of(name: str, batch: int, args: argparse.Namespace) -> list[Any]:
     """``benchmarks.compare`` with all searches of a model in batches of one size."""
-    command = comparison(args.workdir / name, MODELS[name], batch, args)
+    work, methods = args.workdir / name, {}
     for precision, beam in itertools.product(PRECISIONS, BEAMS):
         search = Search(name, precision, beam, batch)
         decoding = f"--decoding {'greedy' if beam == 1 else 'beam'} --beam {beam}"
         theirs = "float32" if precision == "fp32" else precision
-        command += [
-            "--method", f"{method_of(OURS, search)}: {decoding} --engine-precision {precision}",
-            "--method", f"{method_of(THEIRS, search)}: --engine ctranslate2 --beam {beam} "
-            f"--compute-type {theirs}",
-        ]  # fmt: skip
-    return command
+        methods[method_of(OURS, search)] = f"{decoding} --engine-precision {precision}"
+        methods[method_of(THEIRS, search)] = (
+            f"--engine ctranslate2 --beam {beam} --compute-type {theirs}"
+        )
+    return commands.benchmark(comparison(work, MODELS[name], batch, args), methods, work)
 
 
 def section(figures: dict[str, Any]) -> str:

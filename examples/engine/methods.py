@@ -10,7 +10,6 @@ once as there are threads, which is its fastest setting. The figures are written
 
 import argparse
 import datetime
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -256,7 +255,6 @@ def parser_of(description: Optional[str]) -> argparse.ArgumentParser:
 def measured(work: Path, model: Model, args: argparse.Namespace) -> dict[str, Any]:
     """The figures of a model, with their date, machine and commit."""
     prepare(work, model)
-    git = ["git", "rev-parse", "--short", "HEAD"]
     batches = {}
     for size in BATCH_SIZES:
         document = commands.run_benchmark(benchmark_command(work, model, size, args), work)
@@ -266,7 +264,7 @@ def measured(work: Path, model: Model, args: argparse.Namespace) -> dict[str, An
     return {
         "date": datetime.date.today().isoformat(),
         "machine": args.machine,
-        "commit": subprocess.check_output(git, cwd=commands.ROOT, text=True).strip(),
+        "commit": commands.commit(),
         "threads": args.threads,
         "batches": batches,
     }
@@ -281,24 +279,23 @@ def prepare(work: Path, model: Model) -> None:
 
 
 def comparison(work: Path, model: Model, size: int, args: argparse.Namespace) -> list[Any]:
-    """``benchmarks.compare`` of a prepared model with one batch size, without methods."""
+    """The options of ``benchmarks.compare`` for a prepared model and one batch size."""
     source, target = LANGUAGES
     return [
-        *commands.module("benchmarks.compare"), work / "data", "-s", source, "-t", target,
-        "--path", work / "checkpoint.pt", "--device", "cpu", "--sentences", model.sentences[size],
-        "--batch-size", size, "--rounds", args.rounds, "--threads", args.threads,
-        "--output", work, *model.options,
+        work / "data", "-s", source, "-t", target, "--path", work / "checkpoint.pt",
+        "--sentences", model.sentences[size], "--batch-size", size, "--rounds", args.rounds,
+        "--threads", args.threads, *model.options,
     ]  # fmt: skip
 
 
 def benchmark_command(work: Path, model: Model, size: int, args: argparse.Namespace) -> list[Any]:
     """``benchmarks.compare`` with all methods and one batch size."""
-    command = comparison(work, model, size, args)
-    command += ["--processes", 1, "--inter-threads", args.threads]
-    for reference, methods in model.methods.items():
-        for name, options in {reference: REFERENCES[reference], **methods}.items():
-            command += ["--method", f"{name}: {options}"]
-    return command
+    options = comparison(work, model, size, args)
+    options += ["--processes", 1, "--inter-threads", args.threads]
+    methods: dict[str, str] = {}
+    for reference, compared in model.methods.items():
+        methods |= {reference: REFERENCES[reference], **compared}
+    return commands.benchmark(options, methods, work)
 
 
 def with_tables(page: str, figures: dict[str, Any]) -> str:

@@ -113,13 +113,14 @@ def measurements(
     for search, beam in SEARCHES.items():
         for size, n_sentences in BATCHES.items():
             name = f"speed {search} {size}"
-            command = [*commands.module("benchmarks.compare"), *given]
-            command += ["--task", model.task, "--device", "cpu", "--batch-size", size]
-            command += ["--sentences", n_sentences, "--rounds", n_rounds, "--processes", "1"]
-            command += ["--threads", n_threads, "--output", work / name, "--num-workers", "0"]
-            for method, words in methods(model, beam, work).items():
-                command += ["--method", f"{method}: {' '.join(map(str, words))}"]
-            yield Measurement(name, command, False)
+            options = [*given, "--task", model.task, "--batch-size", size]
+            options += ["--sentences", n_sentences, "--rounds", n_rounds, "--processes", "1"]
+            options += ["--threads", n_threads, "--num-workers", "0"]
+            compared = {
+                method: " ".join(map(str, words))
+                for method, words in methods(model, beam, work).items()
+            }
+            yield Measurement(name, commands.benchmark(options, compared, work / name), False)
     for search, beam in SEARCHES.items():
         for method, words in methods(model, beam, work).items():
             command = [*commands.fairseq("generate"), *given, "--user-dir", commands.PLUGIN]
