@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from fairseq.models import FairseqEncoderDecoderModel
+from fairseq.models import FairseqLanguageModel
 from torch import Tensor, nn
 
 from .prepared_model import prepared
@@ -14,7 +14,7 @@ from .support import runs_prepared, unsupported_part
 from .weights import key_value_linears, layer_linears
 
 
-def release_once_prepared(models: Sequence[FairseqEncoderDecoderModel]) -> list[Tensor]:
+def release_once_prepared(models: Sequence[Any]) -> list[Tensor]:
     """Release the weights of models on a CPU, layer by layer, as the engine prepares them.
 
     This is for commands that only decode with one generator: afterwards the models cannot be used
@@ -22,18 +22,20 @@ def release_once_prepared(models: Sequence[FairseqEncoderDecoderModel]) -> list[
     and decoders, and of a stock decoder's output layer, are released unless they are shared.
     Embeddings, positions, norms, biases, prediction heads and other networks are kept.
 
+    Args:
+        models: those of the ensemble, and a language model.
+
     Returns:
         the weights that will be released
     """
     will_go: list[Tensor] = []
-    parameters = chain.from_iterable(
-        model.named_parameters(remove_duplicate=False) for model in models
-    )
-    n_users = Counter(id(parameter) for _, parameter in parameters)
+    parameters = (model.named_parameters(remove_duplicate=False) for model in models)
+    n_users = Counter(id(parameter) for _, parameter in chain.from_iterable(parameters))
     for model in models:
         if unsupported_part(model) is not None:
             continue
-        coders = [model.decoder, *filter(runs_prepared, [model.encoder])]
+        encoders = [] if isinstance(model, FairseqLanguageModel) else [model.encoder]
+        coders = [model.decoder, *filter(runs_prepared, encoders)]
         for coder in coders:
             linears = [
                 linear

@@ -199,7 +199,8 @@ class FastDecoding(Task):
             source_dictionary=self.source_dictionary,
         )
         may_release = self._may_release(options) and not generator.needs_models
-        will_go = release_once_prepared(models) if may_release else []
+        every = models if generator.lm is None else [*models, generator.lm.model]
+        will_go = release_once_prepared(every) if may_release else []
         read_weights(loaded, but=will_go)
         if generator.keeps_one_hypothesis and hasattr(args, "beam"):
             warn_of_beam(args.beam, generator.name)

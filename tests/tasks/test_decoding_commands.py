@@ -41,6 +41,16 @@ def test_fairseq_generate(corpus, baseline, released):
     assert released() == 0
 
 
+def test_a_language_model(language_model, baseline, released):
+    data, lm = language_model
+    given = [*GREEDY, "--lm-path", lm, "--lm-weight", 0.8]
+    printed = generate(data, baseline, *given)
+    # Of a layer each; and of two layers and the output layer.
+    assert released() == 6 + 10 + 2 * 6 + 1
+    assert hypotheses(generate(data, baseline, *given, "--keep-model")) == hypotheses(printed)
+    assert released() == 0
+
+
 def test_fairseq_interactive(corpus, baseline, tmp_path, released):
     printed = interactive(corpus, baseline, ["a b c"], tmp_path, *GREEDY)
     assert hypotheses(printed) == {0: "c b a"}
