@@ -121,16 +121,16 @@ class FixedBeam(DecodingGenerator):
             ValueError: if the groups are not of one size, or with another rule for candidates.
         """
         n_groups = max(getattr(self.args, "diverse_beam_groups", 0), 0)
-        others = [name for name in PRUNING if getattr(self.options, name) is not None]
+        others = [flag_of(name) for name in PRUNING if getattr(self.options, name) is not None]
         stock = ("sampling", "constraints", "match_source_len")
-        others += [name for name in stock if getattr(self.args, name, None)]
+        others += [flag_of(name) for name in stock if getattr(self.args, name, None)]
         if n_groups and others:
             raise ValueError(
-                f"{DIVERSE_BEAM_GROUPS}: cannot be combined with {flag_of(others[0])}; remove one"
+                f"{DIVERSE_BEAM_GROUPS}: cannot be combined with {others[0]}; remove one of them"
             )
         if n_groups and self.beam % n_groups:
             raise ValueError(
-                f"{DIVERSE_BEAM_GROUPS} {n_groups}: must divide --beam {self.beam}; change one"
+                f"{DIVERSE_BEAM_GROUPS} {n_groups}: must divide --beam {self.beam}; change either"
             )
         return n_groups
 

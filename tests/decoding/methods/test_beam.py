@@ -150,7 +150,7 @@ def test_diverse_beams_of_ensembles_in_fp32(beam, groups, strength, cumulative, 
 @pytest.mark.parametrize(
     "method, options, message",
     [
-        ({}, dict(beam=5), "--diverse-beam-groups 2: must divide --beam 5; change one"),
+        ({}, dict(beam=5), "--diverse-beam-groups 2: must divide --beam 5; change either"),
         (dict(max_candidates=3), {}, "cannot be combined with --max-candidates; remove one"),
         (dict(finalize="paper"), {}, "cannot be combined with --finalize; remove one"),
         ({}, dict(sampling=True), "cannot be combined with --sampling; remove one"),
