@@ -5,11 +5,11 @@ import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib import metadata
-from pathlib import Path
 from typing import Any, Optional
 
 import torch
 
+from ..processor import processor
 from .methods import Method, Settings
 from .results import MethodResult
 
@@ -96,16 +96,6 @@ def as_json(
         "results": [{**asdict(result), "speed_up": result.speed_up} for result in results],
     }
     return json.dumps(content, indent=1, ensure_ascii=False, default=str) + "\n"
-
-
-def processor() -> str:
-    """The name of the CPU, from ``/proc`` or else from Python."""
-    information = Path("/proc/cpuinfo")
-    if information.exists():
-        for line in information.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 def _versions() -> dict[str, str]:

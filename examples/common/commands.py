@@ -13,6 +13,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Optional
 
+from benchmarks.processor import processor
+
 from .table import translated_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,8 +53,6 @@ def commit() -> str:
 
 def provenance() -> dict[str, str]:
     """Where results of this moment are from: the first fields of a JSON file of results."""
-    from benchmarks.compare.report import processor
-
     return {"date": str(date.today()), "commit": commit(), "processor": processor()}
 
 

@@ -115,15 +115,16 @@ def tokens_and_seconds(output: Path) -> tuple[int, float]:
 
 
 def translated_line(output: Path) -> str:
-    """fairseq-generate's line about its speed, without start-up and data loading.
-
-    Versions of fairseq write it to different files.
-    """
-    for name in ("log.txt", "generate-test.txt"):
-        for line in read_lines(output / name):
-            if "Translated " in line and " tokens/s)" in line and line[:2] not in SENTENCE_MARKS:
-                return line[line.index("Translated ") :]
+    """fairseq-generate's line about its speed, without start-up and data loading."""
+    for line in log_lines(output):
+        if "Translated " in line and " tokens/s)" in line and line[:2] not in SENTENCE_MARKS:
+            return line[line.index("Translated ") :]
     raise ValueError(f"{output}: fairseq-generate wrote no line of its speed")
+
+
+def log_lines(output: Path) -> list[str]:
+    """The lines of fairseq-generate, whose versions log to different files."""
+    return read_lines(output / "log.txt") + read_lines(output / "generate-test.txt")
 
 
 def read_lines(path: Path) -> list[str]:

@@ -12,6 +12,9 @@ from examples.common.table import checksum, markdown, mean, read_run, read_texts
 
 from .models import BASELINE, MARKED, METHODS
 
+# What the marks mean.
+LEGEND = f"{', '.join(f'{mark} {title}' for mark, title in MARKED.items())} (p < 0.05)."
+
 
 @dataclass
 class Decoded:
@@ -63,20 +66,26 @@ def refinements(output: Path) -> Optional[int]:
 
 def show_comparison(decoded: list[Decoded], beam: int, batch_size: int) -> str:
     """Print and return the table of one beam width and batch size."""
-    groups: dict[str, list[Decoded]] = {}
-    for run in decoded:
-        if (run.beam, run.batch_size) == (beam, batch_size):
-            groups.setdefault(run.title, []).append(run)
+    groups = by_title(decoded, beam, batch_size)
     title = (
         f"Beam {beam}, batch size {batch_size}: {len(groups[BASELINE][0].hypotheses)} sentences.\n"
         f"Ratios: to {BASELINE}; medians of alternating rounds. BLEU differs significantly from\n"
-        f"{', '.join(f'{mark} {title}' for mark, title in MARKED.items())} (p < 0.05)."
+        f"{LEGEND}"
     )
     marks = marks_of({title: group[0] for title, group in groups.items()})
     rows = [row_of(group, groups[BASELINE], marks[title]) for title, group in groups.items()]
     text = markdown(signed(title), rows)
     print("\n" + text)
     return text
+
+
+def by_title(decoded: list[Decoded], beam: int, batch_size: int) -> dict[str, list[Decoded]]:
+    """The rounds of each method with one beam width and batch size."""
+    groups: dict[str, list[Decoded]] = {}
+    for run in decoded:
+        if (run.beam, run.batch_size) == (beam, batch_size):
+            groups.setdefault(run.title, []).append(run)
+    return groups
 
 
 def show_seeds(by_seed: list[list[Decoded]]) -> str:
@@ -90,7 +99,7 @@ def show_seeds(by_seed: list[list[Decoded]]) -> str:
     beams = dict.fromkeys(run.beam for run in by_seed[0] if run.batch_size == batch_size)
     for beam in beams:
         seeds = [
-            {run.title: run for run in runs if (run.beam, run.batch_size) == (beam, batch_size)}
+            {title: rounds[0] for title, rounds in by_title(runs, beam, batch_size).items()}
             for runs in by_seed
         ]
         marks = [marks_of(runs) for runs in seeds]
@@ -101,8 +110,7 @@ def show_seeds(by_seed: list[list[Decoded]]) -> str:
             row[f"BLEU, beam {beam}"] = f"{mean(bleu)} {shared}".rstrip()
     title = (
         f"{len(by_seed)} seeds, batch size {batch_size}: means and standard deviations. BLEU of\n"
-        "all seeds differs significantly from "
-        f"{', '.join(f'{mark} {title}' for mark, title in MARKED.items())} (p < 0.05)."
+        f"all seeds differs significantly from {LEGEND}"
     )
     text = markdown(signed(title), list(rows.values()))
     print("\n" + text)

@@ -27,9 +27,9 @@ from examples.common.table import (
     Run,
     checksum,
     grouped,
+    log_lines,
     markdown,
     origins,
-    read_lines,
     read_run,
     shortened,
     signed,
@@ -195,7 +195,7 @@ def generate(args: argparse.Namespace, options: list[str], output: Path) -> None
 def read_timed(output: Path, path: str, method: str) -> Run:
     """A run without the time to find lengths for ``--oracle-length``, as in the paper."""
     run = read_run(output, path, method)
-    for line in read_lines(output / "log.txt") + read_lines(output / "generate-test.txt"):
+    for line in log_lines(output):
         found = re.search(r" decoding: .* ([\d.]+) seconds before it for --oracle-length", line)
         if found:
             run.seconds -= float(found.group(1))

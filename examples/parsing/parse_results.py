@@ -8,9 +8,9 @@ from typing import Optional
 
 from examples.common.table import (
     checksum,
+    log_lines,
     markdown,
     numbered,
-    read_lines,
     shortened,
     tokens_and_seconds,
 )
@@ -53,7 +53,7 @@ class Run:
 def read_run(output: Path) -> Run:
     """Read the output of fairseq-generate in ``output``."""
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
-    log = "\n".join(read_lines(output / "log.txt")) + results
+    log = "\n".join(log_lines(output))
     counted = re.search(r" (\d+) decoder invocations, (\d+) row invocations", log)
     timesteps, expansions = map(int, counted.groups()) if counted else (None, None)
     parses = all_parses(results)

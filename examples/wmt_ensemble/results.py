@@ -11,9 +11,9 @@ from examples.common.significance import differs
 from examples.common.table import (
     SCORER,
     checksum,
+    log_lines,
     markdown,
     numbered,
-    read_lines,
     shortened,
     signed,
     tokens_and_seconds,
@@ -74,12 +74,12 @@ def read_run(output: Path, reference: list[str]) -> Run:
     translations = numbered(r"D-(\d+)\t[^\t\n]*", results)
     _, seconds = tokens_and_seconds(output)
     bleu = SCORER.score(translations, dict(enumerate(reference)))
-    return Run(bleu, seconds, translations, commands.origin(output), *counts(output, results))
+    return Run(bleu, seconds, translations, commands.origin(output), *counts(output))
 
 
-def counts(output: Path, results: str) -> tuple[Optional[int], Optional[float]]:
+def counts(output: Path) -> tuple[Optional[int], Optional[float]]:
     """Timesteps, and candidate expansions in each, from the log of the search."""
-    log = "\n".join([*read_lines(output / "log.txt"), results])
+    log = "\n".join(log_lines(output))
     timesteps = re.search(r" (\d+) decoder invocations", log)
     expansions = re.search(r"([\d.]+) with ended candidates", log) or re.search(
         r"([\d.]+) candidate expansions", log

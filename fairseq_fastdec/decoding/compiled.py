@@ -134,11 +134,7 @@ class CompiledSearch:
 
     @contextmanager
     def _search_for(self, n_source: int, max_len: int) -> Iterator[Any]:
-        """Yield the search of the last batch, or a new one if the models have changed.
-
-        Args:
-            n_source, max_len: see :meth:`prepared`.
-        """
+        """Yield the search of the last batch, or a new one if :meth:`prepared` has other models."""
         models = self.prepared(n_source, max_len)
         if self._search is None or models is not self._models_of_search:
             rules = self._rules.compiled(self._temperature)

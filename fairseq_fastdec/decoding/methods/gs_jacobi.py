@@ -61,16 +61,16 @@ class GSJacobi(FixedPointMethod):
         # Line 2: m <- len(y)
         if not self.options.oracle_length:
             return
-        limits = self.limits(request)
         if self.decodes_compiled():
+            limits = self.limits(request)
             # Every method needs packed weights, so packing them does not count.
             self._greedy_search.prepared(request.sources.width, int(limits.max_lens.max()))
-        started = time.perf_counter()
-        if self.decodes_compiled():
+            started = time.perf_counter()
             results = self._greedy_search.results(request, limits, Statistics())
             lengths = {own.id: own.hypotheses[0]["tokens"].numel() for own in results}
             request.horizons = np.array([lengths[number] for number in range(request.n)])
         else:
+            started = time.perf_counter()
             batch = self.new_batch(request)
             decode_greedily(batch, batch.open())
             request.horizons = batch.output_lengths().cpu().numpy()
