@@ -196,7 +196,8 @@ class BlockwiseTransformerDecoder(MarianTransformerDecoder):
             return chosen, extra
         if self.training and self.identity_first_head and last == 1:
             chosen = chosen + self._zero_of_heads()
-        return self.output_layer(chosen if heads else chosen.squeeze(-2)), extra
+        # With a frozen weight, torch multiplies features of another layout sentence by sentence.
+        return self.output_layer((chosen if heads else chosen.squeeze(-2)).contiguous()), extra
 
     def _zero_of_heads(self) -> Tensor:
         # The identity head reads no parameters, but DDP waits for the gradient of each.
