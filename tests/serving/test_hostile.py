@@ -20,7 +20,7 @@ from fairseq_fastdec.translating.results import Translation
 from fairseq_fastdec.translating.tagged import KINDS, TaggedText, pieces_of
 from tests.support import hostile
 from tests.support.services import UpperCase, app_with, client_of
-from tests.support.split_text import split
+from tests.support.split_text import split, split_all
 
 FOUND = Translation("a b", tokens=("a", "b"), source_tokens=("a",), alignment=[(0, 0)])
 TAGS = [("placeholders",), KINDS]
@@ -51,7 +51,7 @@ def unit():
 def split_document(document):
     for pieces in (markup.split(document), *(pieces_of(document, kinds) for kinds in TAGS)):
         own = [piece for piece in pieces if piece is not None]
-        parts = [split(piece.text, "en") for piece in own if piece.text is not None]
+        parts = split_all([piece.text for piece in own if piece.text is not None], "en")
         list(TaggedText(own, parts).joined(repeat(FOUND)))
 
 
