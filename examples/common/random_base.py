@@ -4,7 +4,7 @@ If all outputs have the same length, the time of decoding depends only on the si
 the number of tokens, not on its weights.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import nn
 
-from benchmarks.profile_engine.command import arguments_of, random_model
+from benchmarks.profile_engine.command import arguments_of, random_model, translation
 
 from .random_models import random_sentences, save_checkpoint, write_side
 
@@ -20,16 +20,17 @@ TYPES = 37000
 # Tokens with EOS.
 SOURCE_LENGTH, TARGET_LENGTH = 20, 31
 N_SENTENCES = 256
+TRANSLATION = {"task": "translation"}
 # Every output has TARGET_LENGTH tokens.
 FORCED = [
     "--min-len", str(TARGET_LENGTH - 1), "--max-len-a", "0", "--max-len-b", str(TARGET_LENGTH - 1),
 ]  # fmt: skip
 
 
-def write_sentences(data: Path, languages: tuple[str, str]) -> None:
+def write_sentences(data: Path, languages: tuple[str, str], n_types: int = TYPES) -> None:
     """Write a test set in the format of fairseq-preprocess."""
     torch.manual_seed(1)
-    _, dictionary = random_network("transformer")
+    _, dictionary = random_network("transformer", n_types)
     data.mkdir(exist_ok=True)
     for language, length in zip(languages, (SOURCE_LENGTH, TARGET_LENGTH)):
         sentences = random_sentences(dictionary, N_SENTENCES, length)
@@ -38,7 +39,9 @@ def write_sentences(data: Path, languages: tuple[str, str]) -> None:
 
 def save_base(
     path: Path, languages: tuple[str, str], seed: int, arch: str = "transformer",
-    change: Callable[[nn.Module], None] = lambda network: None, **given: Any,
+    change: Callable[[nn.Module], None] = lambda network: None, n_types: int = TYPES,
+    task: Mapping[str, Any] = TRANSLATION,
+    task_of: Callable[[Dictionary], Any] = translation, **given: Any,
 ) -> None:  # fmt: skip
     """Write a checkpoint of transformer base, or of another architecture.
 
@@ -46,19 +49,22 @@ def save_base(
         seed: the seed of the random weights.
         arch: the architecture's name.
         change: applied to the random network before it is saved.
+        n_types: those of the task's dictionary.
+        task: the options of the task.
+        task_of: makes the task from its dictionary.
         given: options of the architecture.
     """
     torch.manual_seed(seed)
-    network, _ = random_network(arch, **given)
+    network, _ = random_network(arch, n_types, task_of=task_of, **given)
     change(network)
     source, target = languages
     options = arguments_of(
-        arch, task="translation", source_lang=source, target_lang=target, data=None,
-        share_all_embeddings=True, criterion="cross_entropy", optimizer="adam", **given,
+        arch, source_lang=source, target_lang=target, data=None, share_all_embeddings=True,
+        criterion="cross_entropy", optimizer="adam", **task, **given,
     )  # fmt: skip
     save_checkpoint(network, options, path, torch.float32)
 
 
-def random_network(arch: str, **given: Any) -> tuple[nn.Module, Dictionary]:
-    """A randomly initialised model with :data:`TYPES` types, and its dictionary."""
-    return random_model(arch, TYPES, **given)
+def random_network(arch: str, n_types: int = TYPES, **given: Any) -> tuple[nn.Module, Dictionary]:
+    """A randomly initialised model, and its dictionary."""
+    return random_model(arch, n_types, **given)

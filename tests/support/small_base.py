@@ -25,10 +25,10 @@ def use(monkeypatch: Any) -> None:
     """Make examples use the tiny network instead of a transformer base."""
 
     def tiny_model(arch: str, n_types: int, **given: Any) -> tuple:
-        return random_model(arch, TYPES, **SIZES, **given)
+        return random_model(arch, TYPES, **{**SIZES, **given})
 
     def tiny_arguments(arch: str, **given: Any) -> Any:
-        return arguments_of(arch, **SIZES, **given)
+        return arguments_of(arch, **{**SIZES, **given})
 
     monkeypatch.setattr(random_base, "random_model", tiny_model)
     monkeypatch.setattr(random_base, "arguments_of", tiny_arguments)
