@@ -41,7 +41,7 @@ PAPERS: dict[str, list[str]] = {
     "double_token": [
         "double_token/converged.py --cpu-autocast --rounds 1",
         "double_token/run.py --size full",
-        "double_token/speed.py --rounds 3",
+        "double_token/speed.py --rounds 2",
     ],
 }
 

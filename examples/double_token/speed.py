@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """How much faster two tokens a step are, by beam, vocabulary and size of the model.
 
-    python examples/double_token/speed.py --rounds 3    # ten minutes on 2 cores
+    python examples/double_token/speed.py --rounds 2    # ten minutes on 2 cores
 
 Section 5.2 of Imamura and Sumita (WAT 2020), on a CPU: the time of ``double_token`` beside that of
 ``beam``, which decodes one token a step. The models are transformer base and big with random
-weights. Outputs have 31 tokens, sources 20. Both methods take turns. Run nothing else on the
+weights. Outputs have 31 tokens, sources 20. Both methods take turns, and measured cases are skipped if the command is repeated. Run nothing else on the
 machine.
 """
 
@@ -17,7 +17,7 @@ import torch
 from fairseq.data import Dictionary
 
 from examples.common import arguments, commands
-from examples.common.figures import write_figures
+from examples.common.figures import read_figures, write_figures
 from examples.common.model_text import LANGUAGES
 from examples.common.random_base import FORCED, save_base, write_sentences
 from examples.common.table import origins, untitled, write_section
@@ -86,12 +86,15 @@ def measured(work: Path, case: Case, batch_size: int, args: argparse.Namespace) 
     """The seconds of both methods in all rounds, with where they are from."""
     own = work / f"{case.size}-{case.types}"
     prepare(own, case)
-    command = benchmark_command(own, case, batch_size, args)
-    results = commands.run_benchmark(command, own)["results"]
+    output = own / f"beam-{case.beam}-batch-{batch_size}"
+    if not commands.finished(output):
+        commands.run(benchmark_command(own, case, batch_size, args, output))
+        commands.mark_finished(output)
+    results = read_figures(output / "benchmark.json", {})["results"]
     return {
         **case._asdict(),
         "batch_size": batch_size,
-        **commands.provenance(),
+        **commands.origin(output),
         **{result["method"]: result["seconds"] for result in results},
     }
 
@@ -117,7 +120,7 @@ def double_token_task(dictionary: Dictionary) -> TranslationDoubleTokenTask:
 
 
 def benchmark_command(
-    work: Path, case: Case, batch_size: int, args: argparse.Namespace
+    work: Path, case: Case, batch_size: int, args: argparse.Namespace, output: Path
 ) -> list[Any]:
     """``benchmarks.compare`` of both methods."""
     source, target = LANGUAGES
@@ -131,7 +134,7 @@ def benchmark_command(
         "single": f"--decoding beam --path {work / 'single.pt'}",
         "double": f"{order} --decoding double_token --path {work / 'double.pt'}",
     }
-    return commands.benchmark(options, methods, work)
+    return commands.benchmark(options, methods, output)
 
 
 def section(figures: list[dict[str, Any]]) -> str:
