@@ -5,8 +5,8 @@
 
 Section 5.2 of Imamura and Sumita (WAT 2020), on a CPU: the time of ``double_token`` beside that of
 ``beam``, which decodes one token a step. The models are transformer base and big with random
-weights. Outputs have 31 tokens, sources 20. Both methods take turns, and measured cases are skipped if the command is repeated. Run nothing else on the
-machine.
+weights. Outputs have 31 tokens, sources 20. Both methods take turns. If the command is repeated, it
+skips what it has measured. Run nothing else on the machine.
 """
 
 import argparse
