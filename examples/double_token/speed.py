@@ -54,8 +54,9 @@ class Case(NamedTuple):
 
 BEAMS = (1, 2, 5, 10, 20)
 VOCABULARIES = (1_000, 4_000, 16_000, 32_000, 64_000)
-CASES = [*map(lambda beam: Case(beam=beam), BEAMS)]
-CASES += [*map(lambda types: Case(types=types), VOCABULARIES), Case("big")]
+CASES = [Case(beam=beam) for beam in BEAMS]
+CASES += [Case(types=types) for types in VOCABULARIES]
+CASES.append(Case("big"))
 # The paper's figures for WMT14 en-de, Table 2.
 PAPER = {Case("base"): "1.13x", Case("big"): "1.24x"}
 
