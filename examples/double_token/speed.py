@@ -64,11 +64,12 @@ PAPER = {Case("base"): "1.13x", Case("big"): "1.24x"}
 def main() -> None:
     """Measure, and write figures and the table."""
     args = parse_args()
-    figures = [
-        measured(args.workdir, case, size, args)
-        for case in dict.fromkeys(CASES)
-        for size in SENTENCES
-    ]
+    with commands.resumable():
+        figures = [
+            measured(args.workdir, case, size, args)
+            for case in dict.fromkeys(CASES)
+            for size in SENTENCES
+        ]
     write_figures(FIGURES, figures)
     write_section(PAGE, SECTION, section(figures))
 
