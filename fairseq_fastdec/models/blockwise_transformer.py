@@ -191,13 +191,13 @@ class BlockwiseTransformerDecoder(MarianTransformerDecoder):
             context = self.draft_context(prev_output_tokens, encoder_out)
         if places is not None:
             return self.output_layer(self.features_by_head(features, places, context)), extra
-        chosen = self.head_features(features, first, last, context)
+        # With a frozen weight, torch multiplies features of another layout sentence by sentence.
+        chosen = self.head_features(features.contiguous(), first, last, context)
         if features_only:
             return chosen, extra
         if self.training and self.identity_first_head and last == 1:
             chosen = chosen + self._zero_of_heads()
-        # With a frozen weight, torch multiplies features of another layout sentence by sentence.
-        return self.output_layer((chosen if heads else chosen.squeeze(-2)).contiguous()), extra
+        return self.output_layer(chosen if heads else chosen.squeeze(-2)), extra
 
     def _zero_of_heads(self) -> Tensor:
         # The identity head reads no parameters, but DDP waits for the gradient of each.

@@ -55,8 +55,12 @@ def test_a_frozen_output_layer_multiplies_a_batch_at_once(options):
     model.decoder.embed_tokens.weight.requires_grad_(False)
     seen = []
     model.decoder.output_layer = lambda features: seen.append(features)
-    model(**tiny.random_batch(TASK, [4, 7])["net_input"], **options)
+    batch = tiny.random_batch(TASK, [4, 7])["net_input"]
+    model(**batch, **options)
     assert seen[0].is_contiguous()
+    # Validation gives them one head's features after the other.
+    features, _ = model(**batch, features_only=True, heads=(0, 3))
+    assert features.is_contiguous()
 
 
 def test_heads_count_learned_outputs_only():
