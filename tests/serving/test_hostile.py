@@ -15,12 +15,12 @@ import pytest
 from starlette.requests import Request
 
 from fairseq_fastdec.serving import requests
-from fairseq_fastdec.translating import markup
+from fairseq_fastdec.serving.texts import split_tagged
 from fairseq_fastdec.translating.results import Translation
-from fairseq_fastdec.translating.tagged import KINDS, TaggedText, pieces_of
+from fairseq_fastdec.translating.tagged import KINDS
 from tests.support import hostile
 from tests.support.services import UpperCase, app_with, client_of
-from tests.support.split_text import split, split_all
+from tests.support.split_text import split
 
 FOUND = Translation("a b", tokens=("a", "b"), source_tokens=("a",), alignment=[(0, 0)])
 TAGS = [("placeholders",), KINDS]
@@ -49,10 +49,9 @@ def unit():
 
 
 def split_document(document):
-    for pieces in (markup.split(document), *(pieces_of(document, kinds) for kinds in TAGS)):
-        own = [piece for piece in pieces if piece is not None]
-        parts = split_all([piece.text for piece in own if piece.text is not None], "en")
-        list(TaggedText(own, parts).joined(repeat(FOUND)))
+    for kinds in ((), *TAGS):
+        (tagged,) = asyncio.run(split_tagged([document], kinds, bool(kinds), "en"))
+        list(tagged.joined(repeat(FOUND)))
 
 
 async def parse_form(body):
