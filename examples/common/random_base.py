@@ -4,15 +4,16 @@ If all outputs have the same length, the time of decoding depends only on the si
 the number of tokens, not on its weights.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from torch import nn
 
-from benchmarks.profile_engine.command import arguments_of, random_model, translation
+from benchmarks.profile_engine.command import arguments_of, random_model
 
 from .random_models import random_sentences, save_checkpoint, write_side
 
@@ -20,7 +21,6 @@ TYPES = 37000
 # Tokens with EOS.
 SOURCE_LENGTH, TARGET_LENGTH = 20, 31
 N_SENTENCES = 256
-TRANSLATION = {"task": "translation"}
 # Every output has TARGET_LENGTH tokens.
 FORCED = [
     "--min-len", str(TARGET_LENGTH - 1), "--max-len-a", "0", "--max-len-b", str(TARGET_LENGTH - 1),
@@ -40,8 +40,7 @@ def write_sentences(data: Path, languages: tuple[str, str], n_types: int = TYPES
 def save_base(
     path: Path, languages: tuple[str, str], seed: int, arch: str = "transformer",
     change: Callable[[nn.Module], None] = lambda network: None, n_types: int = TYPES,
-    task: Mapping[str, Any] = TRANSLATION,
-    task_of: Callable[[Dictionary], Any] = translation, **given: Any,
+    task: str = "translation", **given: Any,
 ) -> None:  # fmt: skip
     """Write a checkpoint of transformer base, or of another architecture.
 
@@ -50,17 +49,20 @@ def save_base(
         arch: the architecture's name.
         change: applied to the random network before it is saved.
         n_types: those of the task's dictionary.
-        task: the options of the task.
-        task_of: makes the task from its dictionary.
+        task: the name of the task, which has its default options.
         given: options of the architecture.
     """
+
+    def task_of(dictionary: Dictionary) -> Any:
+        return TASK_REGISTRY[task](TASK_DATACLASS_REGISTRY[task](), dictionary, dictionary)
+
     torch.manual_seed(seed)
     network, _ = random_network(arch, n_types, task_of=task_of, **given)
     change(network)
     source, target = languages
     options = arguments_of(
-        arch, source_lang=source, target_lang=target, data=None, share_all_embeddings=True,
-        criterion="cross_entropy", optimizer="adam", **task, **given,
+        arch, task=task, source_lang=source, target_lang=target, data=None,
+        share_all_embeddings=True, criterion="cross_entropy", optimizer="adam", **given,
     )  # fmt: skip
     save_checkpoint(network, options, path, torch.float32)
 
