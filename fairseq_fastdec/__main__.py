@@ -6,6 +6,7 @@ fairseq's own commands run with this plugin, without ``--user-dir``.
 import argparse
 import contextlib
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,7 +66,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> None:
     if name in FAIRSEQ_COMMANDS:
         run_fairseq(name, rest)
     elif name in COMMANDS:
-        with process.ending_by_interrupts():
+        # Some modules catch all exceptions of imports, and others convert them.
+        with process.handling_interrupts(signal.SIG_DFL):
             command = importlib.import_module(f"fairseq_fastdec.{COMMANDS[name][1]}")
         command.main(rest)
     elif name == "--user-dir":

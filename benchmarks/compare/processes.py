@@ -12,7 +12,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.util import Finalize
 from typing import Any, Optional
 
-from fairseq_fastdec.processes.streams import ignoring_interrupts
+from fairseq_fastdec.processes.streams import handling_interrupts
 
 # In seconds. A process that does not arrive within this time must have died.
 PATIENCE = 60
@@ -106,7 +106,7 @@ def in_team(function: Callable, *args: Any) -> list[Any]:
 
 def _started(context: BaseContext, shared: Optional[Turns]) -> ProcessPoolExecutor:
     if context.get_start_method() == "forkserver":
-        with ignoring_interrupts():
+        with handling_interrupts(signal.SIG_IGN):
             forkserver.ensure_running()
     return ProcessPoolExecutor(1, mp_context=context, initializer=_begin, initargs=(shared,))
 

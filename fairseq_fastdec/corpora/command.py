@@ -33,7 +33,7 @@ from .filters import Filters
 from .manifest import Manifest
 from .model import CorpusModel, LineTranslator
 from .output_lines import TRANSLATED, OutputRules, UntranslatedLine
-from .pool import ChunkPool, forks, places, start_workers
+from .pool import ChunkPool, places, start_workers
 from .progress_bar import LineBar
 from .ray_pool import start_on_cluster
 from .text_files import STANDARD_STREAM, FileContent, TextInput
@@ -92,8 +92,7 @@ def to_standard_output(args: argparse.Namespace, text: TextInput, rules: OutputR
     with tempfile.TemporaryDirectory(prefix="fastdec-") as directory:
         store = ChunkStore(Path(directory))
         output = InOrder(store, standard("stdout").buffer)
-        # On Windows, standard input cannot be polled.
-        is_filter = args.input == [STANDARD_STREAM] and not args.chunk_size and os.name == "posix"
+        is_filter = args.input == [STANDARD_STREAM] and not args.chunk_size
         chunk_size = None if is_filter else args.chunk_size or LINES_OF_A_STREAM
         coordinator = _coordinator(args, text, translator, rules, store, chunk_size, None)
         coordinator.translate(written=output.advance)
@@ -176,7 +175,8 @@ def _coordinator(
             return start_on_cluster(args.cluster, model, rules, *workers, progress)
         load: Load = functools.partial(model.translator, rules)
         own_places = places(*workers, model.n_gpus())
-        if forks(own_places):
+        if own_places[0].device is None:
+            # Forked workers share the model that is loaded here.
             load = functools.partial(lambda own, _: own, translator)
         return start_workers(load, own_places, store, progress)
 

@@ -4,7 +4,6 @@ import contextlib
 import gc
 import logging
 import multiprocessing
-import os
 import signal
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -237,9 +236,6 @@ def _without_signals() -> Iterator[None]:
     The handlers of this process raise exceptions. In a forked process that has not begun to serve,
     these would continue this process's work there. :func:`.worker.serve` unblocks the signals.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
@@ -283,11 +279,6 @@ def places(n_workers: Optional[int], n_threads: int, n_gpus: int) -> list[Place]
     return [Place(n_threads, cores.cores_of(own, n_workers, n_threads)) for own in range(n_workers)]
 
 
-def forks(places: Sequence[Place]) -> bool:
-    """Whether workers are forked, after the model is loaded."""
-    return places[0].device is None and hasattr(os, "fork")
-
-
 def start_workers(
     load: Load, places: Sequence[Place], store: Optional[ChunkStore], progress: Progress
 ) -> LocalPool:
@@ -302,7 +293,7 @@ def start_workers(
     Raises:
         OSError, ValueError: if the models cannot be loaded.
     """
-    if not forks(places):
+    if places[0].device is not None:
         return LocalPool(places, load, store, progress, forks=False)
     translator = load(None)
     translator.prepare()

@@ -81,8 +81,7 @@ def serve(
     # Ctrl-C at a terminal interrupts all processes of the command; the coordinator ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     for other in inherited:
         other.close()
     try:

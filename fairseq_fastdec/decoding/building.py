@@ -1,11 +1,13 @@
 """Checks options and builds the generator of a method for fairseq."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any, Optional
 
 from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 
+from ..processes.errors import flag_of
 from ..translating.generation_options import (
     BEAM_FLAGS,
     CONSTRAINTS,
@@ -22,7 +24,16 @@ from ..translating.generation_options import (
 from ..translating.registry import generator_class
 from .generator import FAIRSEQ_DEFAULT_BEAM, DecodingGenerator
 from .language_model import LanguageModel
+from .methods.beams import PruningOptions
 from .options import DecodingOptions
+
+# The flags of the options that prune beams, by name.
+PRUNING = {field.name: flag_of(field.name) for field in fields(PruningOptions)}
+# Each with those that mean nothing beside it: they choose among candidates in other ways.
+EXCLUSIVE = {
+    DIVERSE_BEAM_GROUPS: (*PRUNING.values(), "--sampling", CONSTRAINTS, MATCH_SOURCE_LEN),
+    "--sampling": (*PRUNING.values(), MATCH_SOURCE_LEN),
+}
 
 
 def build_generator(
@@ -77,6 +88,11 @@ def check_asked_for(
             raise ValueError(
                 f"{flag}: not possible with --decoding {name}; remove it{_instead(name, flag)}"
             )
+    wanted |= {flag: getattr(options, name) is not None for name, flag in PRUNING.items()}
+    for flag, others in EXCLUSIVE.items():
+        for other in others:
+            if wanted[flag] and wanted[other]:
+                raise ValueError(f"{flag}: cannot be combined with {other}; remove one of them")
     check_values(args)
     if wanted[LM_WEIGHT] and not wanted[LM_PATH]:
         weight = getattr(args, "lm_weight", 0)

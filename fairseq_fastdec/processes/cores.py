@@ -149,5 +149,4 @@ def _forget_turns() -> None:
     TURNS.__init__(n_usable(_allowed()))  # type: ignore[misc]
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_turns)
+os.register_at_fork(after_in_child=_forget_turns)

@@ -122,11 +122,16 @@ def errors_in_one_line(
         yield
     except Exception as error:
         line = line_of(error if isinstance(error, expected) else error_of_input(error))
-        if line is None:
+        if line is None or is_interrupt(error):
             raise
         for python, own in (spelling or {}).items():
             line = line.replace(python, own)
         end_with(f"{program}: {line}")
+
+
+def is_interrupt(error: Optional[BaseException]) -> bool:
+    """Whether an error is of Ctrl-C, or of a ``finally`` clause that Ctrl-C began too early."""
+    return isinstance(error, KeyboardInterrupt) or bool(error and is_interrupt(error.__context__))
 
 
 def error_of_input(error: BaseException) -> Optional[BaseException]:

@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from .errors import INTERRUPTED, end_with, error_of_input, line_of, write
+from .errors import INTERRUPTED, end_with, error_of_input, is_interrupt, line_of, write
 
 STREAMS = ("stdin", "stdout", "stderr")
-# Seconds until an interrupt that Python could not raise is raised again.
+# Seconds until an interrupt that could not be raised is raised again.
 AGAIN = 0.1
 
 
@@ -32,6 +32,7 @@ def run(command: Callable[[], Any], program: str) -> None:
     set_up_streams()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         os.register_at_fork(after_in_child=_ignore_interrupts)
+        os.fork = _holding_interrupts_in(os.fork)
         sys.unraisablehook = _raising_interrupts_again(sys.unraisablehook)
     try:
         try:
@@ -41,9 +42,9 @@ def run(command: Callable[[], Any], program: str) -> None:
                 sys.stdout.flush()
             raise
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        end_with(f"{program}: interrupted", INTERRUPTED)
-    except Exception as error:
+    except (KeyboardInterrupt, Exception) as error:
+        if is_interrupt(error):
+            end_with(f"{program}: interrupted", INTERRUPTED)
         # An OSError without a file is of standard output: its reader has gone, or the disk is full.
         is_of_output = isinstance(error, OSError) and error.filename is None
         line = line_of(error if is_of_output else error_of_input(error))
@@ -95,21 +96,26 @@ def standard(name: str) -> Any:
     return stream
 
 
-def ending_by_interrupts() -> contextlib.AbstractContextManager[None]:
-    """Within this context, which imports modules, Ctrl-C ends the process at once.
+@contextlib.contextmanager
+def holding_interrupts() -> Iterator[None]:
+    """Ctrl-C waits until this context, within which workers are started, has ended.
 
-    Some modules catch all exceptions of imports, and others convert them.
+    An interrupt in the middle would leave workers that nobody ends.
     """
-    return _handling_interrupts(signal.SIG_DFL)
-
-
-def ignoring_interrupts() -> contextlib.AbstractContextManager[None]:
-    """Programs that are started within this context ignore Ctrl-C."""
-    return _handling_interrupts(signal.SIG_IGN)
+    held: list[int] = []
+    with handling_interrupts(lambda number, _: held.append(number)):
+        yield
+    if held:
+        _interrupt_again()
 
 
 @contextlib.contextmanager
-def _handling_interrupts(action: signal.Handlers) -> Iterator[None]:
+def handling_interrupts(action: Any) -> Iterator[None]:
+    """Within this context, Ctrl-C has this action, if it would raise ``KeyboardInterrupt``.
+
+    Args:
+        action: as for ``signal.signal``. Programs that are started with ``SIG_IGN`` ignore Ctrl-C.
+    """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -118,7 +124,22 @@ def _handling_interrupts(action: signal.Handlers) -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        # A forked process has an action of its own.
+        if signal.getsignal(signal.SIGINT) is action:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _holding_interrupts_in(fork: Callable[[], int]) -> Callable[[], int]:
+    """``os.fork``, in which Ctrl-C waits.
+
+    Modules hold locks from their hooks before a fork until those after it, which must run.
+    """
+
+    def held_fork() -> int:
+        with holding_interrupts():
+            return fork()
+
+    return held_fork
 
 
 def _ignore_interrupts() -> None:
@@ -131,10 +152,16 @@ def _raising_interrupts_again(previous: Callable[[Any], Any]) -> Callable[[Any],
 
     def tell(unraisable: Any) -> None:
         if issubclass(unraisable.exc_type, KeyboardInterrupt):
-            timer = threading.Timer(AGAIN, signal.raise_signal, [signal.SIGINT])
-            timer.daemon = True
-            timer.start()
+            _interrupt_again()
         else:
             previous(unraisable)
 
     return tell
+
+
+def _interrupt_again() -> None:
+    # In the main thread, so that it ends a wait there.
+    main = threading.main_thread().ident
+    timer = threading.Timer(AGAIN, signal.pthread_kill, [main, signal.SIGINT])
+    timer.daemon = True
+    timer.start()

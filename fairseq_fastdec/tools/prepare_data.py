@@ -34,6 +34,7 @@ from ..data.model_files import LANGUAGES, beside_codes
 from ..data.text import without_mark
 from ..processes.errors import errors_in_one_line
 from ..processes.noise import imports_unheard, results_only
+from ..processes.streams import holding_interrupts
 from ..translating.command_line import described, path_of, positive, program
 
 with imports_unheard():
@@ -308,7 +309,9 @@ def split_subwords(lines: list[str], codes: Path, workers: int, label: str) -> l
 
 def encode(lines: list[str], encoder: Any, workers: int, label: str) -> list[str]:
     """Apply one of fairseq's encoders to each line, in several processes."""
-    with multiprocessing.Pool(workers, _start_worker, (encoder,)) as pool:
+    with holding_interrupts():
+        pool = multiprocessing.Pool(workers, _start_worker, (encoder,))
+    with pool:
         results = pool.imap(_encode_line, lines, chunksize=CHUNK)
         encoded = list(tqdm(results, label, total=len(lines), unit=" lines", mininterval=1))
         # Workers that inherit a handler for SIGTERM may ignore terminate().

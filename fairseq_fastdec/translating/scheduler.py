@@ -244,5 +244,4 @@ def _forget_all() -> None:
     _OPEN.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all)
+os.register_at_fork(after_in_child=_forget_all)

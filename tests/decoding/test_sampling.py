@@ -205,7 +205,7 @@ def test_an_end_that_is_as_good_as_impossible():
     ids=str,
 )
 def test_options_about_candidates_mean_nothing(method):
-    with pytest.raises(ValueError, match="has no effect with --sampling"):
+    with pytest.raises(ValueError, match="^--sampling: cannot be combined with --"):
         sampler([stock_model()], "streaming", method=method)
 
 

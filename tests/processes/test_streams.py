@@ -6,6 +6,7 @@ It works, or ends with one line: never with a traceback, and never without an en
 import contextlib
 import io
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -17,6 +18,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,8 +28,10 @@ from fairseq_fastdec import __main__ as front
 from fairseq_fastdec.corpora import command as translate
 from fairseq_fastdec.data.text import MARK
 from fairseq_fastdec.processes import streams as process
+from fairseq_fastdec.processes.errors import errors_in_one_line
+from fairseq_fastdec.tools import prepare_data
 from tests.support import after_import, command_line, marian_writing, telling
-from tests.support.forked import Forked
+from tests.support.forked import Forked, exit_status
 from tests.support.services import free_port, until
 from tests.support.words import write_words
 
@@ -266,18 +270,74 @@ def test_interrupts_of_commands_with_torch(commands, tmp_path, monkeypatch, name
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
 
 
-def test_an_interrupt_ends_in_one_line(capsys):
-    def command():
-        signal.raise_signal(signal.SIGINT)
+def fork_and_wait(arguments):
+    """Run a command that is interrupted within a hook of a fork, which holds a lock."""
+    lock = threading.Lock()
 
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    def end_fork():
+        signal.raise_signal(signal.SIGINT)
+        lock.release()
+
+    def command():
+        os.register_at_fork(before=lock.acquire, after_in_parent=end_fork)
+        exit_status(lambda: None)
+        threading.Event().wait()
+
     try:
-        with pytest.raises(SystemExit, match="^program: interrupted$") as end:
-            process.run(command, "program")
+        process.run(command, "program")
     finally:
-        signal.signal(signal.SIGINT, before)
-        sys.unraisablehook = sys.__unraisablehook__
+        print(f"locked: {lock.locked()}")
+
+
+def test_an_interrupt_during_a_fork(tmp_path):
+    started = Forked(fork_and_wait, [], tmp_path / "told")
+    assert started.wait(BOUND) == process.INTERRUPTED
+    assert started.printed().splitlines() == ["program: interrupted", "locked: False"]
+
+
+@pytest.fixture
+def heeding(monkeypatch):
+    """Tests in which Ctrl-C is heeded as in a terminal."""
+    monkeypatch.setattr(os, "fork", os.fork)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+    sys.unraisablehook = sys.__unraisablehook__
+
+
+def test_an_interrupt_while_workers_start(heeding, monkeypatch):
+    pool_of = multiprocessing.Pool
+
+    def interrupted_pool(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return pool_of(*arguments)
+
+    monkeypatch.setattr(multiprocessing, "Pool", interrupted_pool)
+    endless = SimpleNamespace(encode=lambda line: threading.Event().wait())
+    with pytest.raises(KeyboardInterrupt):
+        prepare_data.encode(["a"], endless, 2, "encoding")
+    assert multiprocessing.active_children() == []
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def interrupted_before_a_clause():
+    try:
+        signal.raise_signal(signal.SIGINT)
+        opened = io.StringIO()
+    finally:
+        opened.close()
+
+
+@pytest.mark.parametrize(
+    "interrupted", [lambda: signal.raise_signal(signal.SIGINT), interrupted_before_a_clause]
+)
+def test_an_interrupt_ends_in_one_line(heeding, capsys, interrupted):
+    def command():
+        with errors_in_one_line("program", UnboundLocalError):
+            interrupted()
+
+    with pytest.raises(SystemExit, match="^program: interrupted$") as end:
+        process.run(command, "program")
     assert end.value.code == 130
     assert capsys.readouterr().err == "program: interrupted\n"
 

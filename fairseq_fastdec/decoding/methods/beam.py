@@ -3,7 +3,6 @@
 import inspect
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
 from itertools import repeat
 from typing import Any, Optional
 
@@ -13,7 +12,6 @@ from fairseq.search import DiverseBeamSearch
 from fairseq.sequence_generator import SequenceGenerator
 
 from ...engine.searches import Result, SearchOptions, check_constraints
-from ...processes.errors import flag_of
 from ...translating.generation_options import (
     BEAM_FLAGS,
     CONSTRAINTS,
@@ -27,11 +25,9 @@ from ..glossary_file import GlossaryFile
 from ..option_rules import given
 from ..request import Request
 from .beam_batch import BeamBatch
-from .beams import Beam, BeamRule, PruningOptions, results_of
+from .beams import Beam, BeamRule, results_of
 from .lexical_constraints import ConstraintState
 from .sampling import Draws
-
-PRUNING = [field.name for field in fields(PruningOptions)]
 
 
 def counts_source_end() -> bool:
@@ -59,31 +55,23 @@ class FixedBeam(DecodingGenerator):
 
     def set_up(self, models: Sequence[FairseqEncoderDecoderModel]) -> None:
         options, self.draws = self.options, Draws.from_args(self.args)
-        n_groups = self._checked_groups()
-        for name in PRUNING:
-            value = getattr(options, name)
-            if self.draws is not None and value is not None:
-                raise ValueError(
-                    f"{flag_of(name)} {value}: has no effect with --sampling, whose samples do not "
-                    "compete; remove one of them"
-                )
+        n_groups = max(getattr(self.args, "diverse_beam_groups", 0), 0)
+        if n_groups and self.beam % n_groups:
+            raise ValueError(
+                f"{DIVERSE_BEAM_GROUPS} {n_groups}: must divide --beam {self.beam}; change either"
+            )
         if self.draws is not None:
             self.rule = BeamRule(self.beam, math.inf, None, "fairseq")
-            self._open_glossary()
-            if getattr(self.args, "match_source_len", False):
-                raise ValueError(
-                    f"{MATCH_SOURCE_LEN}: cannot be combined with --sampling; remove it"
-                )
-            return
-        self.rule = BeamRule(
-            self.beam,
-            lenpen=self.rules.lenpen if self.rules.normalize else 0.0,
-            prune_threshold=given(options.prune_threshold, self.default_threshold),
-            max_candidates=given(options.max_candidates, self.default_max_candidates),
-            finalize=str(given(options.finalize, self.default_finalize)),
-            match_source_len=getattr(self.args, "match_source_len", False),
-            diverse_beam_groups=n_groups,
-        )
+        else:
+            self.rule = BeamRule(
+                self.beam,
+                lenpen=self.rules.lenpen if self.rules.normalize else 0.0,
+                prune_threshold=given(options.prune_threshold, self.default_threshold),
+                max_candidates=given(options.max_candidates, self.default_max_candidates),
+                finalize=str(given(options.finalize, self.default_finalize)),
+                match_source_len=getattr(self.args, "match_source_len", False),
+                diverse_beam_groups=n_groups,
+            )
         if n_groups:
             strength = getattr(self.args, "diverse_beam_strength", DEFAULT_STRENGTH)
             self.rule.diverse_beam_strength = float(strength)
@@ -113,26 +101,6 @@ class FixedBeam(DecodingGenerator):
                 f"--glossary {path}: the model's sources are not tokens of a dictionary; remove it"
             )
         self.glossary = GlossaryFile(path, self.source_dictionary, self.dictionary)
-
-    def _checked_groups(self) -> int:
-        """The number of groups of ``--diverse-beam-groups``; 0 for none.
-
-        Raises:
-            ValueError: if the groups are not of one size, or with another rule for candidates.
-        """
-        n_groups = max(getattr(self.args, "diverse_beam_groups", 0), 0)
-        others = [flag_of(name) for name in PRUNING if getattr(self.options, name) is not None]
-        stock = ("sampling", "constraints", "match_source_len")
-        others += [flag_of(name) for name in stock if getattr(self.args, name, None)]
-        if n_groups and others:
-            raise ValueError(
-                f"{DIVERSE_BEAM_GROUPS}: cannot be combined with {others[0]}; remove one of them"
-            )
-        if n_groups and self.beam % n_groups:
-            raise ValueError(
-                f"{DIVERSE_BEAM_GROUPS} {n_groups}: must divide --beam {self.beam}; change either"
-            )
-        return n_groups
 
     def _check_constraints(self, constraints: Any, flag: str = CONSTRAINTS) -> None:
         """
