@@ -129,8 +129,7 @@ class Machine:
     def _write(self, path: Path, pieces: Sequence[Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(path, "wb") as file:
-            for piece in pieces:
-                file.write(self._fetch(piece))
+            file.writelines(map(self._fetch, pieces))
 
     def _end(self, process: Any) -> None:
         with contextlib.suppress(OSError):

@@ -116,13 +116,18 @@ def errors_in_one_line(
     Args:
         besides: the exceptions to handle in addition to ``ValueError`` and ``OSError``.
         spelling: what the command calls arguments of Python in messages.
+
+    Raises:
+        KeyboardInterrupt: in place of an error that Ctrl-C caused.
     """
     expected: tuple[type[Exception], ...] = (ValueError, OSError, *besides)
     try:
         yield
     except Exception as error:
+        if is_interrupt(error):
+            raise KeyboardInterrupt from error
         line = line_of(error if isinstance(error, expected) else error_of_input(error))
-        if line is None or is_interrupt(error):
+        if line is None:
             raise
         for python, own in (spelling or {}).items():
             line = line.replace(python, own)

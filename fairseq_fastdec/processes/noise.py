@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .errors import is_interrupt
+
 # Third-party warnings, by message and module.
 KNOWN_WARNINGS = (
     # Caused by fairseq's calls of hydra.
@@ -50,7 +52,7 @@ def install() -> None:
 
 def _is_no_interrupt(_: logging.LogRecord) -> bool:
     """Whether the message is not about Ctrl-C, which is reported in one line of our own."""
-    return sys.exc_info()[0] is not KeyboardInterrupt
+    return not is_interrupt(sys.exc_info()[1])
 
 
 @contextlib.contextmanager

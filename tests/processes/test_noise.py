@@ -119,8 +119,12 @@ def test_an_interrupt_while_options_are_composed(caplog):
     logger = logging.getLogger(noise.COMPOSING)
     noise.install()
     for error in (KeyboardInterrupt, ValueError):
-        try:
-            raise error
-        except BaseException:
-            logger.error("Error when composing %s", error.__name__)
-    assert [record.message for record in caplog.records] == ["Error when composing ValueError"]
+        for raised in (error, AttributeError):
+            try:
+                try:
+                    raise error
+                finally:
+                    raise raised
+            except BaseException:
+                logger.error("Error when composing %s", error.__name__)
+    assert [record.message for record in caplog.records] == ["Error when composing ValueError"] * 2

@@ -328,12 +328,13 @@ def interrupted_before_a_clause():
         opened.close()
 
 
+@pytest.mark.parametrize("wrapper", [contextlib.nullcontext, errors_in_one_line])
 @pytest.mark.parametrize(
     "interrupted", [lambda: signal.raise_signal(signal.SIGINT), interrupted_before_a_clause]
 )
-def test_an_interrupt_ends_in_one_line(heeding, capsys, interrupted):
+def test_an_interrupt_ends_in_one_line(heeding, capsys, interrupted, wrapper):
     def command():
-        with errors_in_one_line("program", UnboundLocalError):
+        with wrapper("program"):
             interrupted()
 
     with pytest.raises(SystemExit, match="^program: interrupted$") as end:
