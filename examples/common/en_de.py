@@ -130,12 +130,17 @@ def prepare(work: Path, recipe: Recipe, texts: Sequence[str] = ("libreoffice",))
 
 
 def train_baseline(
-    work: Path, recipe: Recipe, name: str = "baseline", data: str = "data", seed: int = 1
+    work: Path,
+    recipe: Recipe,
+    name: str = "baseline",
+    data: str = "data",
+    seed: int = 1,
+    begins_with: Optional[Path] = None,
 ) -> None:
-    """Train a stock transformer."""
+    """Train a stock transformer; see :func:`train_command` for ``begins_with``."""
     if not commands.finished(work / name):
         commands.run(
-            train_command(work / data, work / name, recipe, seed=seed)
+            train_command(work / data, work / name, recipe, seed=seed, begins_with=begins_with)
             + [*recipe.baseline_options, *BASELINE]
         )
         commands.mark_finished(work / name)
@@ -189,16 +194,19 @@ def train_command(
     save_every: int = 1000,
     keep: int = 1,
     seed: int = 1,
+    begins_with: Optional[Path] = None,
 ) -> list:
     """The beginning of the commands of all trainings.
 
     Args:
         save_every: the number of updates between checkpoints within an epoch.
         keep: the number of these checkpoints to keep.
+        begins_with: a checkpoint with initial parameters (default: random).
     """
     return [
         *commands.fairseq("train"), data, *plugin_options(task), *recipe.network,
         *optimizer_options(seed), *saving_options(save_dir, save_every, keep),
+        *([] if begins_with is None else ["--finetune-from-model", begins_with]),
     ]  # fmt: skip
 
 

@@ -36,12 +36,12 @@ def command(
     """The command of fairseq-train, which keeps the checkpoints of the last updates.
 
     Args:
-        begins_with: a checkpoint with initial parameters (default: random).
+        begins_with: see :func:`~examples.common.en_de.train_command`.
     """
-    beginning = [] if begins_with is None else ["--finetune-from-model", begins_with]
+    kept = (save_every, N_AVERAGED)
     return [
-        *en_de.train_command(data, folder, recipe, model.task, save_every, N_AVERAGED, model.seed),
-        *model.order, *model.training, *chosen.options, *beginning,
+        *en_de.train_command(data, folder, recipe, model.task, *kept, model.seed, begins_with),
+        *model.order, *model.training, *chosen.options,
         # Until then, fairseq-train validates and saves at most at the end of epochs.
         "--validate-after-updates", chosen.updates - N_AVERAGED * save_every,
     ]  # fmt: skip

@@ -7,8 +7,9 @@
 
 As in the paper, each cell has a model of its own: the pre-trained base with k new heads, trained
 on the training data or on a teacher's translations for as many updates as the base, while the base
-is frozen or fine-tuned. Models of different seeds share nothing but the teacher. ``--heads`` adds
-this package's loss and heads.
+is frozen or fine-tuned. With k = 1, the columns of fine-tuned models have the base after as many
+more updates. Models of different seeds share nothing but the teacher. ``--heads`` adds this
+package's loss and heads.
 
 Every command is printed. An interrupted run is resumed, and existing results are not computed
 again. Cells are written to ``benchmarks/block_sizes.json`` as soon as they are known, and the
@@ -134,16 +135,18 @@ def train(work: Path, recipe: en_de.Recipe, cell: Cell) -> None:
             "distilled",
             [*en_de.plugin_options(), *BEAM_SEARCH],
         )
-    en_de.train_baseline(work, recipe, cell.base.model, setting.data, cell.seed)
-    folder = work / cell.model
+    folder, data = work / cell.model, work / setting.data
+    start = work / cell.start.model / "checkpoint_last.pt"
+    en_de.train_baseline(work, recipe, cell.start.model, setting.data, cell.seed)
+    if setting.fine_tuned:
+        en_de.train_baseline(work, recipe, cell.base.model, setting.data, cell.seed, start)
     if cell.block_size > 1 and not commands.finished(folder):
         commands.run(
-            [*en_de.train_command(work / setting.data, folder, recipe, seed=cell.seed)]
+            [*en_de.train_command(data, folder, recipe, seed=cell.seed, begins_with=start)]
             + ["--arch", "blockwise_transformer", "--block-size", cell.block_size]
             + ["--criterion", "random_sub_loss", "--label-smoothing", "0.1"]
             + [*HEADS[cell.heads], *recipe.baseline_options]
             + ["--freeze-base"] * (not setting.fine_tuned)
-            + ["--finetune-from-model", work / cell.base.model / "checkpoint_last.pt"]
         )
         commands.mark_finished(folder)
 
@@ -155,7 +158,7 @@ def row_of(work: Path, cell: Cell) -> dict[str, Any]:
         **cell._asdict(),
         "bleu": round(run.bleu, 2),
         "mean_block_size": round(mean_block_size(output), 3),
-        "differs_from_base": cell.block_size > 1 and differs(work, cell, run),
+        "differs_from_base": cell != cell.base and differs(work, cell, run),
         "sha256": checksum(run.translations),
         **commands.origin(output),
     }

@@ -56,14 +56,20 @@ class Cell(NamedTuple):
     acceptance: str = "exact"
 
     @property
-    def base(self) -> "Cell":
-        """The model without heads that has seen the same data."""
+    def start(self) -> "Cell":
+        """The model without heads with which the training begins."""
         setting = "distillation" if SETTINGS[self.setting].distilled else "regular"
         return Cell("", 1, setting, self.seed)
 
     @property
+    def base(self) -> "Cell":
+        """The model without heads that is trained as long, on the same data."""
+        return Cell("", 1, self.setting, self.seed)
+
+    @property
     def model(self) -> str:
         """The folder of its checkpoint in the work directory."""
-        if self.block_size == 1:
+        if self == self.start:
             return f"{'single' if SETTINGS[self.setting].distilled else 'baseline'}-{self.seed}"
-        return f"{self.heads}-{self.setting}-{self.block_size}-{self.seed}".replace(" ", "-")
+        heads = self.heads or "single"
+        return f"{heads}-{self.setting}-{self.block_size}-{self.seed}".replace(" ", "-")

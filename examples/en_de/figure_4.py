@@ -22,7 +22,8 @@ ENGINES = {"compiled code": "", "torch": "--torch "}
 
 
 def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
-    """Decode sentence by sentence with all models that have heads, and their bases, in turn.
+    """Decode sentence by sentence with all models that have heads, and those with which
+    their trainings began, in turn.
 
     Args:
         work: contains the trained models.
@@ -30,7 +31,7 @@ def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[di
 
     Returns:
         a figure for each model with heads: its mean block size, and the seconds of the rounds, its
-        own and those of its base
+        own and those of the model with which its training began
     """
     sizes = {Cell(*(row[name] for name in Cell._fields)): row["mean_block_size"] for row in rows}
     cells = [cell for cell in sizes if cell.block_size > 1 and cell.acceptance == "exact"]
@@ -39,7 +40,7 @@ def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[di
         work / "data", "-s", source, "-t", target, *text_options(work / "data" / "bpe.codes"),
         "--sentences", N_SENTENCES, "--batch-size", 1, "--rounds", rounds, "--processes", 1,
     ]  # fmt: skip
-    models = dict.fromkeys(own for cell in cells for own in (cell.base, cell))
+    models = dict.fromkeys(own for cell in cells for own in (cell.start, cell))
     methods = {}
     for engine, option in ENGINES.items():
         for own in models:
@@ -55,7 +56,7 @@ def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[di
             "mean_block_size": sizes[cell],
             **commands.provenance(),
             **{
-                engine: [seconds[f"{own.model}, {engine}"] for own in (cell, cell.base)]
+                engine: [seconds[f"{own.model}, {engine}"] for own in (cell, cell.start)]
                 for engine in ENGINES
             },
         }

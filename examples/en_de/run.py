@@ -63,13 +63,10 @@ def train_blockwise(work: Path, recipe: en_de.Recipe, block_heads: str) -> str:
     folder = work / name
     if commands.finished(folder):
         return name
+    data, base = work / "distilled" / "data", work / "baseline" / "checkpoint_last.pt"
     commands.run(
-        [
-            *en_de.train_command(work / "distilled" / "data", folder, recipe),
-            *recipe.blockwise_options,
-        ]
+        [*en_de.train_command(data, folder, recipe, begins_with=base), *recipe.blockwise_options]
         + [*en_de.heads_options(4, block_heads), "--freeze-base"]
-        + ["--finetune-from-model", work / "baseline" / "checkpoint_last.pt"]
     )
     commands.mark_finished(folder)
     return name

@@ -81,11 +81,11 @@ def train(work: Path, recipe: en_de.Recipe) -> None:
     folder = work / "heads"
     if not commands.finished(folder):
         data = work / "distilled" / "data"
-        command = en_de.train_command(data, folder, recipe, save_every=SAVE_EVERY)
-        commands.run(
-            [*command, *en_de.heads_options(BLOCK_SIZE, "sequential"), *TRAINING]
-            + ["--freeze-base", "--finetune-from-model", work / "base.pt"]
+        command = en_de.train_command(
+            data, folder, recipe, save_every=SAVE_EVERY, begins_with=work / "base.pt"
         )
+        heads = en_de.heads_options(BLOCK_SIZE, "sequential")
+        commands.run([*command, *heads, *TRAINING, "--freeze-base"])
         commands.mark_finished(folder)
 
 

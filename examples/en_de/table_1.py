@@ -38,7 +38,8 @@ def write(figures: list[dict[str, Any]]) -> None:
 
 def section(figures: list[dict[str, Any]]) -> str:
     """The tables of all figures, with where they are from."""
-    accepted = [row for row in figures if SETTINGS[row["setting"]].fine_tuned]
+    with_heads = [row for row in figures if row["block_size"] > 1]
+    accepted = [row for row in with_heads if SETTINGS[row["setting"]].fine_tuned]
     parts = [
         origins(figures),
         signed("BLEU / mean accepted block size"),

@@ -193,14 +193,20 @@ def test_all_commands_of_table_1_parse(tmp_path, monkeypatch, heads):
         # Parsing adds the options of the architecture, once.
         parser = options.get_training_parser()
         parsed.append(options.parse_args_and_arch(parser, [str(word) for word in words[1:]]))
-    assert len(trained) == 6 and len(parsed) == 4
+    assert len(trained) == 8 and len(parsed) == 6
     assert [Path(args.save_dir).name for args in parsed] == [cell.model for cell in trained[2:]]
-    assert {(args.block_size, args.max_update, args.seed) for args in parsed} == {(4, 4000, 2)}
-    assert [args.freeze_base for args in parsed] == [True, True, False, False]
-    # As in the paper, every model begins with the base that has seen the same data.
+    # As in the paper, every model begins with the base that has seen the same data. It is trained
+    # on, to compare with models that are fine-tuned.
     assert [Path(args.finetune_from_model).parent.name for args in parsed] == [
         "baseline-2", "single-2",
-    ] * 2  # fmt: skip
+    ] * 3  # fmt: skip
+    assert {(args.max_update, args.seed) for args in parsed} == {(4000, 2)}
+    longer, parsed = parsed[:2], parsed[2:]
+    assert {(args.arch, args.criterion) for args in longer} == {
+        ("transformer", "label_smoothed_cross_entropy")
+    }
+    assert {args.block_size for args in parsed} == {4}
+    assert [args.freeze_base for args in parsed] == [True, True, False, False]
     is_paper = heads == "paper"
     for args in parsed:
         assert (args.sub_loss == "random") == is_paper
@@ -213,7 +219,7 @@ def test_the_teacher_has_another_seed(tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "run", ran.append)
     for folder in ("baseline-1", "baseline-4", "distilled", "single-1"):
         (tmp_path / folder).mkdir()
-    for cell in cells("--block-sizes", "1"):
+    for cell in cells("--block-sizes", "1", "--settings", "regular", "distillation"):
         block_sizes.train(tmp_path, en_de.RECIPES["medium"], cell)
     names = ("--seed", "--save-dir", "--path", "--destdir", "--beam", "--lenpen")
     assert [told(words, *names) for words in ran] == [
@@ -292,7 +298,7 @@ def test_figure_4_is_of_models_with_heads_and_their_own_bases(tmp_path, monkeypa
 
     monkeypatch.setattr(commands, "run_benchmark", run_benchmark)
     asked = cells("--block-sizes", "1", "4", "--acceptances", "exact", "top 2", "--rounds", "2")
-    rows = [{**cell._asdict(), "mean_block_size": 9 - n} for n, cell in enumerate(asked)]
+    rows = [{**cell._asdict(), "mean_block_size": 11 - n} for n, cell in enumerate(asked)]
     figures = figure_4.measured(tmp_path, rows, 2)
     ((args, _),) = ran
     decoded = [
