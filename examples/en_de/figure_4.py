@@ -22,8 +22,7 @@ ENGINES = {"compiled code": "", "torch": "--torch "}
 
 
 def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
-    """Decode sentence by sentence with all models that have heads, and those with which
-    their trainings began, in turn.
+    """Decode sentence by sentence with the models that have heads, and those they began with.
 
     Args:
         work: contains the trained models.
@@ -31,7 +30,7 @@ def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[di
 
     Returns:
         a figure for each model with heads: its mean block size, and the seconds of the rounds, its
-        own and those of the model with which its training began
+        own and those of the model that it began with
     """
     sizes = {Cell(*(row[name] for name in Cell._fields)): row["mean_block_size"] for row in rows}
     cells = [cell for cell in sizes if cell.block_size > 1 and cell.acceptance == "exact"]

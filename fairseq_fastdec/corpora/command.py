@@ -33,7 +33,7 @@ from .filters import Filters
 from .manifest import Manifest
 from .model import CorpusModel, LineTranslator
 from .output_lines import TRANSLATED, OutputRules, UntranslatedLine
-from .pool import ChunkPool, places, start_workers
+from .pool import ChunkPool, forks, places, start_workers
 from .progress_bar import LineBar
 from .ray_pool import start_on_cluster
 from .text_files import STANDARD_STREAM, FileContent, TextInput
@@ -175,8 +175,7 @@ def _coordinator(
             return start_on_cluster(args.cluster, model, rules, *workers, progress)
         load: Load = functools.partial(model.translator, rules)
         own_places = places(*workers, model.n_gpus())
-        if own_places[0].device is None:
-            # Forked workers share the model that is loaded here.
+        if forks(own_places):
             load = functools.partial(lambda own, _: own, translator)
         return start_workers(load, own_places, store, progress)
 

@@ -279,6 +279,11 @@ def places(n_workers: Optional[int], n_threads: int, n_gpus: int) -> list[Place]
     return [Place(n_threads, cores.cores_of(own, n_workers, n_threads)) for own in range(n_workers)]
 
 
+def forks(places: Sequence[Place]) -> bool:
+    """Whether workers are forked, after the model is loaded."""
+    return places[0].device is None
+
+
 def start_workers(
     load: Load, places: Sequence[Place], store: Optional[ChunkStore], progress: Progress
 ) -> LocalPool:
@@ -293,7 +298,7 @@ def start_workers(
     Raises:
         OSError, ValueError: if the models cannot be loaded.
     """
-    if places[0].device is not None:
+    if not forks(places):
         return LocalPool(places, load, store, progress, forks=False)
     translator = load(None)
     translator.prepare()

@@ -32,7 +32,8 @@ def run(command: Callable[[], Any], program: str) -> None:
     set_up_streams()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         os.register_at_fork(after_in_child=_ignore_interrupts)
-        os.fork = _holding_interrupts_in(os.fork)
+        # Modules hold locks from their hooks before a fork until those after it, which must run.
+        os.fork = holding_interrupts()(os.fork)
         sys.unraisablehook = _raising_interrupts_again(sys.unraisablehook)
     try:
         try:
@@ -98,9 +99,9 @@ def standard(name: str) -> Any:
 
 @contextlib.contextmanager
 def holding_interrupts() -> Iterator[None]:
-    """Ctrl-C waits until this context, within which workers are started, has ended.
+    """Delay Ctrl-C until the end of this context.
 
-    An interrupt in the middle would leave workers that nobody ends.
+    For example, an interrupt while a pool starts would leave its worker processes running.
     """
     held: list[int] = []
     with handling_interrupts(lambda number, _: held.append(number)):
@@ -127,19 +128,6 @@ def handling_interrupts(action: Any) -> Iterator[None]:
         # A forked process has an action of its own.
         if signal.getsignal(signal.SIGINT) is action:
             signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _holding_interrupts_in(fork: Callable[[], int]) -> Callable[[], int]:
-    """``os.fork``, in which Ctrl-C waits.
-
-    Modules hold locks from their hooks before a fork until those after it, which must run.
-    """
-
-    def held_fork() -> int:
-        with holding_interrupts():
-            return fork()
-
-    return held_fork
 
 
 def _ignore_interrupts() -> None:
