@@ -39,7 +39,7 @@ PAPERS: dict[str, list[str]] = {
         "parsing/run.py --size full --cpu-time --rounds 3",
     ],
     "double_token": [
-        "double_token/converged.py --cpu-autocast --rounds 1",
+        "double_token/distilled.py --cpu-autocast --seeds 1 2 3 --rounds 1",
         "double_token/run.py --size full",
         "double_token/speed.py --rounds 2",
     ],

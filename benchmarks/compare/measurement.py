@@ -1,5 +1,6 @@
 """The result of one round of a method, and the memory of a process."""
 
+import resource
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -66,8 +67,6 @@ def peak_memory() -> float:
         if "Pss_Anon" in shares:
             kib -= shares["Anonymous"] - shares["Pss_Anon"]
         return kib / 1024
-    import resource  # does not exist on Windows
-
     unit = 2**20 if sys.platform == "darwin" else 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 

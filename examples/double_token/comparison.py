@@ -8,7 +8,7 @@ from typing import Optional
 
 from examples.common.en_de import TEST_TEXT
 from examples.common.significance import significantly_different
-from examples.common.table import checksum, markdown, mean, read_run, read_texts, shortened, signed
+from examples.common.table import checksum, markdown, read_run, read_texts, shortened, signed
 
 from .models import BASELINE, MARKED, METHODS
 
@@ -30,6 +30,7 @@ class Decoded:
     hypotheses: dict[int, str]  # in subwords, by number
     translations: list[str]
     references: list[str]
+    output: Path
 
 
 def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decoded:
@@ -47,6 +48,7 @@ def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decode
         run.invocations if (output / "stats.jsonl").exists() else refinements(output),
         run.hypotheses,
         *in_order(output),
+        output,
     )
 
 
@@ -72,7 +74,7 @@ def show_comparison(decoded: list[Decoded], beam: int, batch_size: int) -> str:
         f"Ratios: to {BASELINE}; medians of alternating rounds. BLEU differs significantly from\n"
         f"{LEGEND}"
     )
-    marks = marks_of({title: group[0] for title, group in groups.items()})
+    marks = marks_of(groups)
     rows = [row_of(group, groups[BASELINE], marks[title]) for title, group in groups.items()]
     text = markdown(signed(title), rows)
     print("\n" + text)
@@ -88,41 +90,18 @@ def by_title(decoded: list[Decoded], beam: int, batch_size: int) -> dict[str, li
     return groups
 
 
-def show_seeds(by_seed: list[list[Decoded]]) -> str:
-    """Print and return the table of BLEU by beam width, for models of several seeds.
+def marks_of(groups: dict[str, list[Decoded]]) -> dict[str, str]:
+    """The significance marks of each method's BLEU score, from its first round.
 
-    Args:
-        by_seed: all runs of each seed. Those with the batch size of the first count.
+    A method that was not decoded gives no marks.
     """
-    batch_size = by_seed[0][0].batch_size
-    rows: dict[str, dict[str, str]] = {}
-    beams = dict.fromkeys(run.beam for run in by_seed[0] if run.batch_size == batch_size)
-    for beam in beams:
-        seeds = [
-            {title: rounds[0] for title, rounds in by_title(runs, beam, batch_size).items()}
-            for runs in by_seed
-        ]
-        marks = [marks_of(runs) for runs in seeds]
-        for title in seeds[0]:
-            bleu = [runs[title].bleu for runs in seeds]
-            shared = "".join(mark for mark in MARKED if all(mark in of[title] for of in marks))
-            row = rows.setdefault(title, {"method": title})
-            row[f"BLEU, beam {beam}"] = f"{mean(bleu)} {shared}".rstrip()
-    title = (
-        f"{len(by_seed)} seeds, batch size {batch_size}: means and standard deviations. BLEU of\n"
-        f"all seeds differs significantly from {LEGEND}"
-    )
-    text = markdown(signed(title), list(rows.values()))
-    print("\n" + text)
-    return text
-
-
-def marks_of(runs: dict[str, Decoded]) -> dict[str, str]:
-    """The significance marks of each BLEU score."""
+    runs = {title: group[0] for title, group in groups.items()}
     model_of = {method.title: method.model for method in METHODS}
     references = runs[BASELINE].references
     marks = dict.fromkeys(runs, "")
     for mark, than in MARKED.items():
+        if than not in runs:
+            continue
         # Methods of the same model are excluded, since the test finds even one different sentence
         # significant.
         systems = {
@@ -139,16 +118,14 @@ def row_of(group: list[Decoded], baseline: list[Decoded], marks: str) -> dict[st
     """One line of the table."""
     run, n_sentences = group[0], len(group[0].hypotheses)
     seconds = statistics.median(one.seconds for one in group)
-    rate = statistics.median(theirs_per_own(own, other) for own, other in zip(group, baseline))
-    rate_of_tokens = rate * run.tokens / baseline[0].tokens
     row = {
         "method": run.title,
         "BLEU": f"{run.bleu:.2f} {marks}".rstrip(),
         "steps per sentence": "-",
         "ratio of steps": "-",
-        "tokens/s (ratio)": f"{run.tokens / seconds:.0f} ({rate_of_tokens:.0%})",
+        "tokens/s (ratio)": f"{run.tokens / seconds:.0f} ({rate_of_tokens(group, baseline):.0%})",
         "seconds": f"{seconds:.1f}",
-        "speed ratio": f"{rate:.2f}x",
+        "speed ratio": f"{rate(group, baseline):.2f}x",
         "outputs": shortened(checksum(dict(enumerate(run.translations)))),
     }
     if run.steps is not None:
@@ -157,6 +134,11 @@ def row_of(group: list[Decoded], baseline: list[Decoded], marks: str) -> dict[st
     return row
 
 
-def theirs_per_own(own: Decoded, other: Decoded) -> float:
-    """The speed relative to the other method in the same round."""
-    return other.seconds / own.seconds
+def rate(group: list[Decoded], baseline: list[Decoded]) -> float:
+    """The speed relative to the baseline: the median of the ratios of the rounds."""
+    return statistics.median(other.seconds / own.seconds for own, other in zip(group, baseline))
+
+
+def rate_of_tokens(group: list[Decoded], baseline: list[Decoded]) -> float:
+    """Tokens per second, relative to the baseline."""
+    return rate(group, baseline) * group[0].tokens / baseline[0].tokens

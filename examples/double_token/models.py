@@ -98,6 +98,11 @@ def own_generator_of_fairseq(width: int) -> list:
     return beam_search(width, "--decoding", "fairseq")
 
 
+def pruned(width: int) -> list:
+    """The same beam search, pruned as by Yang et al. (2020)."""
+    return beam_search(width, "--prune-threshold", "1.5", "--max-candidates", "5")
+
+
 def mask_predict(iterations: int) -> Callable[[int], list]:
     """Options of Mask-Predict; as in the paper, the number of lengths is half the beam width."""
 
@@ -115,10 +120,13 @@ def mask_predict(iterations: int) -> Callable[[int], list]:
 PROPOSED = "Double-token bidir. (proposed)"
 BASELINE = "Single-token L2R"
 RIGHT_TO_LEFT = "Single-token R2L"
-MARKED = {"†": BASELINE, "‡": RIGHT_TO_LEFT}
+UNIDIRECTIONAL = "Double-token L2R"
+# § is not in the paper: bidirectional decoding is to be better than unidirectional.
+MARKED = {"†": BASELINE, "‡": RIGHT_TO_LEFT, "§": UNIDIRECTIONAL}
 
 METHODS = (
     Method(PROPOSED, DOUBLE_BIDIRECTIONAL, beam_search),
+    Method("Double-token bidir., pruned", DOUBLE_BIDIRECTIONAL, pruned),
     Method("Double-token bidir., begun with L2R", DOUBLE_AFTER_L2R, beam_search),
     Method("Double-token bidir., trained on", LONGER_DOUBLE, beam_search),
     Method("Double-token bidir., distilled", DISTILLED_DOUBLE, beam_search),
@@ -127,7 +135,7 @@ METHODS = (
     Method("Single-token L2R, distilled", DISTILLED_L2R, beam_search),
     Method("Single-token L2R, by fairseq", SINGLE_L2R, own_generator_of_fairseq, False),
     Method(RIGHT_TO_LEFT, SINGLE_R2L, beam_search),
-    Method("Double-token L2R", DOUBLE_L2R, beam_search),
+    Method(UNIDIRECTIONAL, DOUBLE_L2R, beam_search),
     Method("Double-token R2L", DOUBLE_R2L, beam_search),
     Method("Mask-Predict (10 iterations)", MASK_PREDICT, mask_predict(10), False),
     Method("Mask-Predict (4 iterations)", MASK_PREDICT, mask_predict(4), False),

@@ -98,8 +98,8 @@ def compare(args: argparse.Namespace) -> None:
     show_tables(work, decode_all(work, METHODS, args.rounds))
 
 
-def show_tables(work: Path, decoded: list[Decoded], others: Sequence[str] = ()) -> None:
-    """Print the tables, and write them as Markdown, followed by others."""
+def show_tables(work: Path, decoded: list[Decoded], name: str = "tables.md") -> None:
+    """Print the tables, and write them as Markdown."""
     tables = [show_comparison(decoded, *setting) for setting in SETTINGS]
     by_paper = [run for run in decoded if (run.beam, run.batch_size) == SETTINGS[0]]
     baseline, proposed = (
@@ -107,7 +107,7 @@ def show_tables(work: Path, decoded: list[Decoded], others: Sequence[str] = ()) 
         for title in (BASELINE, PROPOSED)
     )
     tables.append(show_precision(work / "data" / "text" / "test.de", baseline, proposed))
-    atomic_files.write_text(work / "tables.md", "\n\n".join([*tables, *others]) + "\n")
+    atomic_files.write_text(work / name, "\n\n".join(tables) + "\n")
 
 
 def distil(work: Path) -> None:

@@ -22,13 +22,14 @@ from typing import Any
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import arguments, commands, en_de, significance
-from examples.common.figures import read_figures, write_figures
+from examples.common.figures import add_figures
 from examples.common.table import Run, checksum, mean_block_size, read_run
 from examples.en_de import figure_4, table_1
 from examples.en_de.cells import ACCEPTANCE, BLOCK_SIZES, HEADS, SETTINGS, Cell
 from fairseq_fastdec.translating.command_line import positive
 
 FIGURES = commands.ROOT / "benchmarks" / "block_sizes.json"
+KEY = ("size", *Cell._fields)  # of a row
 # The beam search of Vaswani et al. (2017), used by the paper's teacher.
 BEAM_SEARCH = ["--decoding", "beam", "--beam", "4", "--lenpen", "0.6"]
 TEACHERS_SEED = 4
@@ -83,7 +84,7 @@ def make_tables(args: argparse.Namespace) -> None:
     figures = []
     for cell in cells(args):
         train(work, recipe, cell)
-        figures = record(args.size, row_of(work, cell))
+        figures = add_figures(FIGURES, [{"size": args.size, **row_of(work, cell)}], KEY)
     of_size = [row for row in figures if row["size"] == args.size]
     print("\n" + table_1.section(of_size))
     if args.size == "medium":
@@ -178,19 +179,6 @@ def differs(work: Path, cell: Cell, run: Run) -> bool:
     _, base = decoded(work, cell.base)
     references = en_de.TEST_TEXT.read_text(encoding="utf-8").split("\n")
     return significance.differs(run.translations, base.translations, references)
-
-
-def record(size: str, row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Write a row to the file of figures, in the place of an earlier one of the same cell.
-
-    Returns:
-        all figures.
-    """
-    rows = [*read_figures(FIGURES, []), {"size": size, **row}]
-    found = {tuple(own[name] for name in ("size", *Cell._fields)): own for own in rows}
-    figures = list(found.values())
-    write_figures(FIGURES, figures)
-    return figures
 
 
 if __name__ == "__main__":

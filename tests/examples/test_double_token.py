@@ -1,5 +1,6 @@
 """The example of double-token decoding: tiny models through all its stages, and its tables."""
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from fairseq import options
 
 from examples.common import en_de, significance
 from examples.common.table import checksum, shortened
-from examples.double_token import comparison, precision
+from examples.double_token import comparison, precision, table_2
 from examples.double_token import run as example
 from tests.support import command_line, example_in_process
 
@@ -163,7 +164,7 @@ def test_ratios_are_of_the_same_round():
     def decoded(title, seconds, steps, translations):
         words = dict.fromkeys(range(20), "a b@@ c")
         return comparison.Decoded(
-            title, 10, 32, 12.5, seconds, 80, steps, words, translations, references
+            title, 10, 32, 12.5, seconds, 80, steps, words, translations, references, Path("x")
         )
 
     # Two systems err as often, in other sentences; the third always does.
@@ -194,7 +195,10 @@ def test_ratios_are_of_the_same_round():
     assert table["Single-token L2R, by fairseq"]["BLEU"] == "12.50"
 
 
-def test_seeds_have_a_mark_if_all_differ():
+def test_seeds_have_a_mark_if_all_differ(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_2, "FIGURES", tmp_path / "figures.json")
+    monkeypatch.setattr(significance, "TRIALS", 300)
+    (tmp_path / "finished").write_text('{"date": "today"}', encoding="utf-8")
     references = [f"word{i} and some other {i % 3} words" for i in range(20)]
     # Two systems err as often, in other sentences; the third always does.
     even, odd = (
@@ -203,25 +207,58 @@ def test_seeds_have_a_mark_if_all_differ():
     )
     nothing = ["all of it is wrong here"] * 20
 
-    def decoded(title, beam, bleu, translations):
+    def decoded(title, beam, bleu, translations, seconds=1.0):
         words = dict.fromkeys(range(20), "a b@@ c")
-        return comparison.Decoded(title, beam, 32, bleu, 1, 80, 9, words, translations, references)
+        return comparison.Decoded(
+            title, beam, 32, bleu, seconds, 80, 9, words, translations, references, tmp_path
+        )
 
-    by_seed = [
-        [
-            decoded(example.BASELINE, beam, 20.0, even),
-            decoded("Single-token R2L", beam, bleu, nothing if beam == 1 else right_to_left),
-            decoded(example.PROPOSED, beam, bleu, nothing),
+    figures = []
+    for seed, bleu, right_to_left in ((1, 10.0, odd), (2, 12.0, nothing)):
+        runs = [
+            run
+            for beam in (10, 1)
+            for run in (
+                decoded(example.BASELINE, beam, 20.0, even),
+                decoded("Single-token R2L", beam, bleu, nothing if beam == 1 else right_to_left),
+                *[decoded("Double-token L2R", beam, 20.0, odd)] * (beam == 10),
+                # The two seeds translate differently, although both are wrong.
+                decoded(example.PROPOSED, beam, bleu, [f"{seed} is wrong"] * 20, 1 / seed),
+            )
         ]
-        for bleu, right_to_left in ((10.0, odd), (12.0, nothing))
-        for beam in (10, 1)
-    ]
-    seeds = [by_seed[0] + by_seed[1], by_seed[2] + by_seed[3]]
-    table = cells(comparison.show_seeds(seeds))
+        # A seed that is decoded again replaces its rows.
+        for _ in range(2):
+            figures = table_2.record(runs, seed)
+    assert len(figures) == 2 * (4 + 3)
+    assert {row["date"] for row in figures} == {"today"}
     spread = "11.00 ± 1.41"
-    assert {title: list(row.values())[1:] for title, row in table.items()} == {
-        example.BASELINE: ["20.00 ± 0.00", "20.00 ± 0.00 ‡"],
-        "Single-token R2L": [spread, f"{spread} †"],
-        # In one seed, its translations are those of R2L.
-        example.PROPOSED: [f"{spread} †", f"{spread} †"],
+
+    def of(title):
+        return table_2.line(title, [row for row in figures if row["method"] == title])
+
+    assert of(example.BASELINE) == {
+        "method": example.BASELINE,
+        "seeds": "2",
+        "the paper: BLEU": "26.45 ‡",
+        "BLEU, beam 10": "20.00 ± 0.00",
+        "BLEU, beam 1": "20.00 ± 0.00 ‡",
+        "steps": "1.00",
+        "the paper: tokens/s": "1.00",
+        "tokens/s": "1.00",
     }
+    # In one seed, R2L is as good as L2R with the wide beam.
+    assert of("Single-token R2L")["BLEU, beam 10"] == spread
+    proposed = of(example.PROPOSED)
+    assert (proposed["seeds"], proposed["tokens/s"]) == ("2", "1.50")
+    # Of the marks, only those of all seeds; double-token L2R was not decoded with beam 1.
+    assert proposed["BLEU, beam 10"] == f"{spread} †§"
+    assert proposed["BLEU, beam 1"] == f"{spread} †"
+    assert of("Double-token L2R")["BLEU, beam 1"] == ""
+    assert of("Mask-Predict (4 iterations)")["seeds"] == "not trained"
+
+
+def test_table_2_has_the_figures_of_the_file():
+    figures = json.loads(table_2.FIGURES.read_text(encoding="utf-8"))
+    assert table_2.section(figures) in table_2.PAGE.read_text(encoding="utf-8")
+    titles = [method.title for method in example.METHODS]
+    assert set(table_2.THE_PAPER) <= set(titles)

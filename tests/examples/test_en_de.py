@@ -15,6 +15,7 @@ from fairseq import options
 
 from benchmarks.compare import command as compare
 from examples.common import commands, deeper, en_de
+from examples.common.figures import add_figures
 from examples.common.table import checksum, read_run, shortened, show_table, signed
 from examples.en_de import block_sizes, demo, export, figure_4, table_1
 from fairseq_fastdec.tools.distillation import command
@@ -247,8 +248,8 @@ def test_no_minimum_block_is_larger_than_a_block():
     ]  # fmt: skip
 
 
-def test_cells_of_several_seeds_are_one_cell_of_the_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(block_sizes, "FIGURES", tmp_path / "figures.json")
+def test_cells_of_several_seeds_are_one_cell_of_the_table(tmp_path):
+    path = tmp_path / "figures.json"
     rows = [
         {
             **block_sizes.Cell("paper", 4, "both", seed)._asdict(),
@@ -260,8 +261,8 @@ def test_cells_of_several_seeds_are_one_cell_of_the_table(tmp_path, monkeypatch)
     ]
     # A row that is written again keeps its place.
     for row in [*rows, {**rows[1], "differs_from_base": True}, rows[0]]:
-        block_sizes.record("medium", row)
-    kept = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+        add_figures(path, [{"size": "medium", **row}], block_sizes.KEY)
+    kept = json.loads(path.read_text(encoding="utf-8"))
     assert [row["seed"] for row in kept] == [1, 2]
     assert table_1.rows(rows, "setting", table_1.SETTINGS, acceptance="exact") == [
         {

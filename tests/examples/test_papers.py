@@ -53,7 +53,7 @@ def test_commands_run_in_order_and_trainings_are_recorded(tmp_path, monkeypatch,
     argv = ["papers.py", "double_token", "--workdir", str(tmp_path / "work")]
     monkeypatch.setattr(sys, "argv", argv)
     papers.main()
-    names = ["double_token_converged", "double_token_run", "double_token_speed"]
+    names = ["double_token_distilled", "double_token_run", "double_token_speed"]
     assert [command[3] for command in ran] == [tmp_path / "work" / name for name in names]
     (row,) = json.loads(figures.read_text(encoding="utf-8"))["double_token"]
     assert row["training"] == "double_token_run/learner"
