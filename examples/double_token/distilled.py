@@ -9,7 +9,7 @@ model of ../en_de, of the training data and of crossed sentences (../common/cros
 
 Every command is printed. Stages with existing results are skipped, so an interrupted run can be
 resumed. As soon as the models of a seed are decoded, their figures are added to
-``benchmarks/double_token_bleu.json``, from which the table of examples/RESULTS.md is written.
+``benchmarks/double_token_table_2.json``, from which the table of examples/RESULTS.md is written.
 """
 
 import argparse

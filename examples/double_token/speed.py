@@ -26,7 +26,7 @@ from examples.engine.base import times_as_fast
 from fairseq_fastdec.translating.command_line import positive
 
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
-FIGURES = commands.ROOT / "benchmarks" / "double_token.json"
+FIGURES = commands.ROOT / "benchmarks" / "double_token_speed.json"
 # The name of the section in the page.
 SECTION = "double-token speed"
 # The number of sentences for each batch size; 32 is the paper's.

@@ -11,7 +11,7 @@ from .comparison import LEGEND, Decoded, by_title, marks_of, rate_of_tokens
 from .models import BASELINE, MARKED, PROPOSED, RIGHT_TO_LEFT, UNIDIRECTIONAL
 
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
-FIGURES = commands.ROOT / "benchmarks" / "double_token_bleu.json"
+FIGURES = commands.ROOT / "benchmarks" / "double_token_table_2.json"
 KEY = ("method", "seed", "beam")  # of a row
 # The name of the section in the page.
 SECTION = "double-token table 2"

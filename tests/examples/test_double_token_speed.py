@@ -52,7 +52,7 @@ def test_the_figures_and_the_table(tmp_path, monkeypatch):
     monkeypatch.setattr(commands, "run", canned)
     monkeypatch.setattr(example, "CASES", CASES)
     monkeypatch.setattr(example, "PAPER", {CASES[0]: "1.13x"})
-    monkeypatch.setattr(example, "FIGURES", tmp_path / "double_token.json")
+    monkeypatch.setattr(example, "FIGURES", tmp_path / "double_token_speed.json")
     monkeypatch.setattr(example, "PAGE", tmp_path / "page.md")
     begin, end = f"a\n<!-- {example.SECTION} -->\n", f"<!-- end of {example.SECTION} -->\nb\n"
     example.PAGE.write_text(f"{begin}old\n{end}")
