@@ -16,7 +16,7 @@ from typing import Any, Optional
 from benchmarks.compare.measurement import peak_memory
 from examples.common import commands
 from examples.common.en_de import EN_DE
-from examples.common.figures import read_figures, write_figures
+from examples.common.figures import add_figures
 from examples.common.table import distinct, untitled, write_section
 from fairseq_fastdec.processes.errors import errors_in_one_line
 from fairseq_fastdec.translating.command_line import positive
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace, sizes: dict[str, Any]) -> list[dict[str, Any]]
                 rows.append(row_of(model, Search(*values), args))
                 print(json.dumps(rows[-1]), flush=True)
                 if args.json is not None:
-                    add_row(args.json, rows[-1])
+                    add_figures(args.json, rows[-1:], SEARCH)
     print(untitled(table(rows)))
     if args.page is not None:
         text = section(json.loads(args.json.read_text(encoding="utf-8")))
@@ -191,13 +191,6 @@ def _work(pipe: Any, make: Any, threads: int) -> None:
         start = time.perf_counter()
         decode()
         pipe.send(time.perf_counter() - start)
-
-
-def add_row(path: Path, row: dict[str, Any]) -> None:
-    """Add a row to those of a file, or replace an earlier one of the same search."""
-    known = read_figures(path, [])
-    by_search = {tuple(own[name] for name in SEARCH): own for own in [*known, row]}
-    write_figures(path, list(by_search.values()))
 
 
 def section(rows: list[dict[str, Any]]) -> str:

@@ -32,9 +32,9 @@ THE_PAPER = {
 def record(decoded: list[Decoded], seed: int) -> list[dict[str, Any]]:
     """Add the runs of one seed's models to the file of figures; returns all figures."""
     rows = []
-    for beam in dict.fromkeys(run.beam for run in decoded):
+    for beam in dict.fromkeys(run.beam for run in decoded if run.batch_size == BATCH_SIZE):
         groups = by_title(decoded, beam, BATCH_SIZE)
-        marks = marks_of(groups) if groups else {}
+        marks = marks_of(groups)
         rows += [
             {
                 "method": title,

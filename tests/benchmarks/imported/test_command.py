@@ -8,6 +8,7 @@ import pytest
 from benchmarks.imported import command
 from benchmarks.imported.engines import Search
 from benchmarks.imported.models import RANDOM, STUDENT
+from examples.common.figures import add_figures
 from tests.support.skips import needs
 
 needs("transformers")
@@ -66,5 +67,5 @@ def test_rows_replace_earlier_ones(tmp_path):
         for number, beam in enumerate((1, 4, 1))
     ]
     for row in rows:
-        command.add_row(path, row)
+        add_figures(path, [row], command.SEARCH)
     assert json.loads(path.read_text()) == [rows[2], rows[1]]
