@@ -5,7 +5,7 @@
 
 runs the commands of docs/papers.md one after the other. Each is printed. If the program is
 interrupted, the same command continues it. At the end, the seeds, hyperparameters and checksums of
-all trainings are written to ``benchmarks/trainings.json`` and examples/RESULTS.md.
+all trainings are added to ``benchmarks/trainings.json`` and the table of examples/RESULTS.md.
 """
 
 import shlex
@@ -15,8 +15,8 @@ from typing import Any
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import arguments, commands, trainings
-from examples.common.figures import read_figures, write_figures
-from examples.common.table import untitled, write_section
+from examples.common.figures import add_figures
+from examples.common.table import write_section
 
 FIGURES = commands.ROOT / "benchmarks" / "trainings.json"
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
@@ -39,8 +39,7 @@ PAPERS: dict[str, list[str]] = {
         "parsing/run.py --size full --cpu-time --rounds 3",
     ],
     "double_token": [
-        "double_token/distilled.py --cpu-autocast --seeds 1 2 3 --rounds 1",
-        "double_token/run.py --size full",
+        "double_token/run.py --cpu-autocast --seeds 1 2 3 --rounds 1",
         "double_token/speed.py --rounds 2",
     ],
 }
@@ -70,16 +69,19 @@ def command(text: str, work: Path) -> list[Any]:
 
 
 def record(paper: str, work: Path) -> None:
-    """Write the trainings of a paper to the file of figures, and the table to the page."""
-    figures = read_figures(FIGURES, {})
-    figures[paper] = trainings.rows(work)
-    write_figures(FIGURES, figures)
+    """Add the trainings of a paper to the file of figures, and write the table to the page."""
+    rows = [{"paper": paper, **row} for row in trainings.rows(work)]
+    figures = add_figures(FIGURES, rows, ("paper", "training"))
     write_section(PAGE, SECTION, section(figures))
 
 
-def section(figures: dict[str, list[dict[str, str]]]) -> str:
+def section(figures: list[dict[str, str]]) -> str:
     """The tables of all trainings."""
-    tables = [f"### {paper}\n\n{untitled(rows)}\n" for paper, rows in figures.items() if rows]
+    tables = []
+    for paper in PAPERS:
+        rows = [row for row in figures if row["paper"] == paper]
+        if rows:
+            tables.append(f"### {paper}\n\n{trainings.table(rows)}\n")
     return "\n".join(tables)
 
 

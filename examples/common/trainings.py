@@ -7,11 +7,13 @@ from typing import Any
 import torch
 
 from . import commands
-from .table import shortened
+from .table import shortened, untitled
 
-# Columns of the table, and where fairseq's configuration has them.
+# Where fairseq's configuration has the columns of the table.
 FIELDS = {
     "architecture": ("model", "arch"),
+    "token order": ("task", "token_order"),
+    "tokens per step": ("task", "tokens_per_step"),
     "seed": ("common", "seed"),
     "tokens per batch": ("dataset", "max_tokens"),
     "learning rate": ("optimization", "lr"),
@@ -27,7 +29,7 @@ FIELDS = {
 
 
 def rows(work: Path) -> list[dict[str, str]]:
-    """A row for each finished training in a folder.
+    """A row for each finished training in a folder, without empty cells.
 
     Args:
         work: contains the folders of trainings, at any depth, each with ``checkpoint_last.pt``.
@@ -46,7 +48,18 @@ def row_of(checkpoint: Path, work: Path) -> dict[str, str]:
         section = cfg[part]
         value = section.get(name) if isinstance(section, dict) else getattr(section, name, None)
         row[column] = shown(value, work)
-    return {**row, "data": checksum(Path(cfg["task"]["data"]))}
+    row["data"] = checksum(Path(cfg["task"]["data"]))
+    return {column: value for column, value in row.items() if value}
+
+
+def table(rows: list[dict[str, str]]) -> str:
+    """The table in Markdown, with the columns that at least one row has."""
+    columns = [
+        column
+        for column in ("training", "updates", *FIELDS, "data")
+        if any(column in row for row in rows)
+    ]
+    return untitled([{column: row.get(column, "") for column in columns} for row in rows])
 
 
 def shown(value: Any, work: Path) -> str:

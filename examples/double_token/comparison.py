@@ -1,6 +1,5 @@
 """Table 2 of Imamura and Sumita (WAT 2020): quality and speed of the methods."""
 
-import re
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,16 +35,14 @@ class Decoded:
 def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decoded:
     """Read the output of fairseq-generate in ``output``."""
     run = read_run(output, title, title, TEST_TEXT)
-    # Count words and EOS, since Mask-Predict's outputs also have BOS.
-    tokens = sum(len(text.split()) + 1 for text in run.hypotheses.values())
     return Decoded(
         title,
         beam,
         batch_size,
         run.bleu,
         run.seconds,
-        tokens,
-        run.invocations if (output / "stats.jsonl").exists() else refinements(output),
+        run.tokens,
+        run.invocations if (output / "stats.jsonl").exists() else None,
         run.hypotheses,
         *in_order(output),
         output,
@@ -57,13 +54,6 @@ def in_order(output: Path) -> tuple[list[str], list[str]]:
     results = (output / "generate-test.txt").read_text(encoding="utf-8")
     texts = read_texts(results, TEST_TEXT)
     return tuple([text[number] for number in sorted(text)] for text in texts)
-
-
-def refinements(output: Path) -> Optional[int]:
-    """The number of passes of Mask-Predict from --print-step, which does not count the first."""
-    results = (output / "generate-test.txt").read_text(encoding="utf-8")
-    counts = re.findall(r"(?m)^I-\d+\t(\d+)$", results)
-    return sum(int(count) + 1 for count in counts) if counts else None
 
 
 def show_comparison(decoded: list[Decoded], beam: int, batch_size: int) -> str:

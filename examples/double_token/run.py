@@ -1,70 +1,49 @@
 #!/usr/bin/env python3
-"""Train and compare the models of Imamura and Sumita (WAT 2020) on real English-German text.
+"""Tables 2 and 3 of Imamura and Sumita (WAT 2020), for models of several seeds.
 
-    python examples/double_token/run.py                 # shortened: about three hours on 2 cores
-    python examples/double_token/run.py --size full     # many hours
+    python examples/double_token/run.py --cpu-autocast --seeds 1 2 3    # 16 hours on one core
 
-Prints their Table 2 (quality and speed) and Table 3 (precision at both ends of the sentence). Every
-command is printed. Stages with existing results in --workdir are skipped, so an interrupted run can
-be resumed.
+As in the paper, the models are trained from scratch for the same time, and differ only in the order
+of tokens and the number of tokens per step. Two more begin with a trained model. All learn the
+translations of one teacher, the bundled model of ../en_de, of the training data and of crossed
+sentences (../common/crossing.py).
+
+Every command is printed. Stages with existing results are skipped, so an interrupted run can be
+resumed. As soon as the models of a seed are decoded, their figures are added to
+``benchmarks/double_token_table_2.json``, from which the table of examples/RESULTS.md is written.
 """
 
 import argparse
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from examples.common import arguments, commands, en_de
-from examples.common.averaging import average
+from examples.common.averaging import N_AVERAGED, train_and_average
+from examples.common.training_text import with_crossed, without_references
+from examples.double_token import table_2
 from examples.double_token.comparison import Decoded, read_decoded, show_comparison
 from examples.double_token.models import (
     BASELINE,
-    MASK_PREDICT,
+    DOUBLE_TOKEN,
     METHODS,
     MODELS,
     PROPOSED,
-    TEACHER,
     Method,
     Model,
 )
 from examples.double_token.precision import show_precision
-from examples.double_token.trainer import Training, command, training
 from fairseq_fastdec.data import atomic_files
 
+TEACHER = en_de.MODEL / "checkpoint.pt"
+N_CROSSED = 100_000
+NETWORK = en_de.network(256, 512, 5, 2)
+UPDATES = 3400
+TRAINING = [*en_de.schedule(3000, 2e-3, 400, UPDATES), "--dropout", "0.1", *en_de.CROSS_ENTROPY]
+SAVE_EVERY = 50
 # Beam widths and batch sizes; the first are the paper's.
 SETTINGS = ((10, 32), (10, 1), (1, 32), (1, 1))
-
-
-@dataclass
-class Size:
-    """The settings that differ between the sizes.
-
-    Data, network and training are those of ``../common/en_de.py``, with more updates. Mask-Predict
-    learns more slowly, and has more updates than the others in the full size, as in the paper, but
-    not in the quick size.
-    """
-
-    recipe: en_de.Recipe
-    autoregressive: Training
-    mask_predict: Training
-    save_every: int
-
-
-SIZES = {
-    "quick": Size(
-        en_de.RECIPES["quick"],
-        training(800, 2e-3, 400, 6000, dropout=0.1),
-        training(800, 1e-3, 400, 3000, dropout=0),
-        save_every=50,
-    ),
-    "full": Size(
-        en_de.RECIPES["full"],
-        training(3000, 2e-3, 400, 6000, dropout=0.2),
-        training(3000, 1e-3, 800, 12000, dropout=0.2),
-        save_every=50,
-    ),
-}
 
 
 def main() -> None:
@@ -76,69 +55,53 @@ def main() -> None:
 
 def parse_args() -> argparse.Namespace:
     """Parse the command line."""
-    parser = arguments.described(__doc__)
-    arguments.add_size(parser, "double_token", SIZES)
+    parser = en_de.recipe_parser(__doc__, "double_token")
     arguments.add_rounds(parser)
-    en_de.add_autocast_option(parser)
+    arguments.add_seeds(parser)
     return parser.parse_args()
 
 
 def compare(args: argparse.Namespace) -> None:
     """Run all stages from raw text to the tables."""
-    size = SIZES[args.size]
-    own_task = replace(size, recipe=en_de.asked_for(size.recipe, args))
-    work = arguments.sized_workdir(args, "double_token")
-    en_de.prepare(work, size.recipe)
-    for model in MODELS:
-        if model.distilled:
-            distil(work)
-        # Mask-Predict uses fairseq's task, without the plugin's options.
-        train(work, size if model is MASK_PREDICT else own_task, model)
-        average(work / model.name)
-    show_tables(work, decode_all(work, METHODS, args.rounds))
+    work = args.workdir
+    recipe = en_de.asked_for(replace(en_de.RECIPES["full"], network=NETWORK), args)
+    work.mkdir(parents=True, exist_ok=True)
+    en_de.prepare(work, recipe)
+    without_references(work, "sources", partial(with_crossed, n=N_CROSSED, seed=13))
+    en_de.distil(work, TEACHER, data="sources")
+    figures = []
+    for seed in args.seeds:
+        for model in MODELS:
+            train(work, recipe, model.of_seed(seed))
+        decoded = decode_all(work, seed, args.rounds)
+        show_tables(work, seed, decoded)
+        figures = table_2.record(decoded, seed)
+    print("\n" + table_2.section(figures))
+    table_2.write(figures)
 
 
-def show_tables(work: Path, decoded: list[Decoded], name: str = "tables.md") -> None:
-    """Print the tables, and write them as Markdown."""
-    tables = [show_comparison(decoded, *setting) for setting in SETTINGS]
-    by_paper = [run for run in decoded if (run.beam, run.batch_size) == SETTINGS[0]]
-    baseline, proposed = (
-        next(run.hypotheses for run in by_paper if run.title == title)
-        for title in (BASELINE, PROPOSED)
-    )
-    tables.append(show_precision(work / "data" / "text" / "test.de", baseline, proposed))
-    atomic_files.write_text(work / name, "\n\n".join(tables) + "\n")
+def train(work: Path, recipe: en_de.Recipe, model: Model) -> None:
+    """Train one model, and average its last checkpoints."""
+    train_and_average(work / model.name, training_command(work, recipe, model))
 
 
-def distil(work: Path) -> None:
-    """Create training data with the teacher's translations as targets."""
-    task = [*en_de.plugin_options(TEACHER.task), *TEACHER.order]
-    decoding = [*task, "--decoding", "beam", "--beam", "5"]
-    en_de.distil(work, f"{TEACHER.name}/averaged.pt", options=decoding)
+def training_command(work: Path, recipe: en_de.Recipe, model: Model) -> list:
+    """The command of fairseq-train, which keeps the checkpoints of the last updates."""
+    begins_with = model.begins_with and work / model.begins_with.name / "averaged.pt"
+    return [
+        *en_de.train_command(
+            work / "distilled" / "data", work / model.name, recipe, DOUBLE_TOKEN,
+            SAVE_EVERY, N_AVERAGED, model.seed, begins_with,
+        ),
+        *model.order, "--arch", model.arch, *TRAINING,
+        # Until then, fairseq-train validates and saves at most at the end of epochs.
+        "--validate-after-updates", UPDATES - N_AVERAGED * SAVE_EVERY,
+    ]  # fmt: skip
 
 
-def train(work: Path, size: Size, model: Model) -> None:
-    """Train one model, keeping the checkpoints of its last updates."""
-    if not commands.finished(work / model.name):
-        commands.run(training_command(work, size, model))
-        commands.mark_finished(work / model.name)
-
-
-def training_command(work: Path, size: Size, model: Model) -> list:
-    """The command of fairseq-train."""
-    return command(
-        work / ("distilled/data" if model.distilled else "data"),
-        work / model.name,
-        size.recipe,
-        model,
-        size.mask_predict if model is MASK_PREDICT else size.autoregressive,
-        size.save_every,
-        work / model.begins_with / "averaged.pt" if model.begins_with else None,
-    )
-
-
-def decode_all(work: Path, methods: Sequence[Method], rounds: int) -> list[Decoded]:
+def decode_all(work: Path, seed: int, rounds: int) -> list[Decoded]:
     """Decode the test set with each method in each setting, in alternating rounds."""
+    methods = [replace(method, model=method.model.of_seed(seed)) for method in METHODS]
     return [
         decode(work, method, beam, batch_size, number)
         for number in range(1, rounds + 1)
@@ -159,12 +122,24 @@ def decode(work: Path, method: Method, beam: int, batch_size: int, number: int) 
         commands.generate_into(
             output,
             [
-                work / "data", *en_de.plugin_options(model.task), *model.order, *options,
+                work / "data", *en_de.plugin_options(DOUBLE_TOKEN), *model.order, *options,
                 "--path", work / model.name / "averaged.pt", "--batch-size", batch_size,
                 *en_de.test_options(work),
             ],
         )  # fmt: skip
     return read_decoded(output, method.title, beam, batch_size)
+
+
+def show_tables(work: Path, seed: int, decoded: list[Decoded]) -> None:
+    """Print the tables of one seed, and write them as Markdown."""
+    tables = [show_comparison(decoded, *setting) for setting in SETTINGS]
+    by_paper = [run for run in decoded if (run.beam, run.batch_size) == SETTINGS[0]]
+    baseline, proposed = (
+        next(run.hypotheses for run in by_paper if run.title == title)
+        for title in (BASELINE, PROPOSED)
+    )
+    tables.append(show_precision(work / "data" / "text" / "test.de", baseline, proposed))
+    atomic_files.write_text(work / f"tables-{seed}.md", "\n\n".join(tables) + "\n")
 
 
 if __name__ == "__main__":

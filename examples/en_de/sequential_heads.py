@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 
 from examples.common import commands, en_de
-from examples.common.deeper import rewrite
+from examples.common.stock import save_without_heads
 from examples.common.table import markdown, mean_block_size, read_run, signed
 from examples.common.training_text import with_crossed, without_references
-from examples.double_token.more_sources import FIRST_MODEL, without_heads
 from fairseq_fastdec.data import atomic_files
 
+FIRST_MODEL = en_de.MODEL / "checkpoint.pt"
 BLOCK_SIZE = 8
 N_CROSSED = 60_000
 UPDATES = 12_000
@@ -63,7 +63,7 @@ def add_heads(work: Path, recipe: en_de.Recipe, base: Path) -> None:
     """
     without_references(work, "sources", partial(with_crossed, n=N_CROSSED, seed=11))
     en_de.distil(work, base, data="sources")
-    rewrite(base, work / "base.pt", without_heads)
+    save_without_heads(base, work / "base.pt")
     train(work, recipe)
     rows = [row_of(work, base, "greedy", ["--decoding", "greedy"])]
     model = work / "heads" / "checkpoint_last.pt"

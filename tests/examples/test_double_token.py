@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,25 +10,36 @@ from fairseq import options
 
 from examples.common import en_de, significance
 from examples.common.table import checksum, shortened
+from examples.common.training_text import read
 from examples.double_token import comparison, precision, table_2
 from examples.double_token import run as example
 from tests.support import command_line, example_in_process
 
+LOSS = ["--dropout", "0", *en_de.CROSS_ENTROPY]
+
 
 @pytest.fixture
-def small(corpus, tmp_path, monkeypatch, caplog):
+def small(corpus, blockwise, tmp_path, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
-    network = en_de.network(32, 64, 1, 1)
-    recipe = replace(en_de.RECIPES["quick"], network=network)
-    training = example.training(40, 3e-3, 10, 30, dropout=0)
-    size = example.Size(recipe, training, training, save_every=1)
-    monkeypatch.setattr(example, "SIZES", {"quick": size})
+    example_in_process.cross_letters(example, monkeypatch)
+    monkeypatch.setattr(example, "TRAINING", [*en_de.schedule(100, 3e-3, 5, 12), *LOSS])
+    monkeypatch.setattr(example, "NETWORK", command_line.TINY)
+    monkeypatch.setattr(example, "UPDATES", 12)
+    monkeypatch.setattr(example, "SAVE_EVERY", 1)
+    monkeypatch.setattr(example, "TEACHER", blockwise)
     monkeypatch.setattr(example, "SETTINGS", ((4, 8), (1, 1)))
+    monkeypatch.setattr(table_2, "BATCH_SIZE", 8)
+    monkeypatch.setattr(table_2, "BEAM", 4)
+    monkeypatch.setattr(table_2, "FIGURES", tmp_path / "figures.json")
+    monkeypatch.setattr(table_2, "PAGE", tmp_path / "page.md")
+    marks = f"<!-- {table_2.SECTION} -->\n<!-- end of {table_2.SECTION} -->\n"
+    (tmp_path / "page.md").write_text(marks, encoding="utf-8")
     monkeypatch.setattr(precision, "LONGER_THAN", 7)
     # Most of the time would be spent on them; test_ratios_are_of_the_same_round has them all.
     monkeypatch.setattr(significance, "TRIALS", 100)
-    monkeypatch.setattr(sys, "argv", ["run.py", "--workdir", str(tmp_path), "--rounds", "1"])
-    return example_in_process.on_letters(corpus, monkeypatch, caplog, "test.de")
+    arguments = ["run.py", "--workdir", str(tmp_path), "--rounds", "1", "--seeds", "1", "2"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    return example_in_process.on_letters(corpus, monkeypatch, caplog, "train.en", "test.de")
 
 
 def lines_of(table):
@@ -51,83 +61,70 @@ def cells(table):
 def test_all_stages(small, tmp_path, capsys):
     example.main()
     n_models, n_methods = len(example.MODELS), len(example.METHODS)
-    assert small.count("fairseq-train") == n_models == 11
-    assert small.count("fairseq-generate") == 2 * n_methods
-    # Each model is averaged, and one translates the training data.
-    assert len(small) == 2 * n_models + 1 + 2 * n_methods
-    sizes = [
-        (tmp_path / folder / "train.en-de.de.bin").stat().st_size
-        for folder in ("data", "distilled/data")
-    ]
-    # Translations of a model that has learned little are not the references.
-    assert sizes[0] != sizes[1] > 0
-    for model, start in (
-        ("longer_l2r", "single_l2r"),
-        ("double_after_l2r", "single_l2r"),
-        ("longer_double", "double_after_l2r"),
-        ("distilled_double", "longer_double"),
-    ):
-        parameters, before = (
-            torch.load(tmp_path / name / "averaged.pt", weights_only=True)["model"]
-            for name in (model, start)
-        )
-        # So few updates leave it close to where it began.
-        name = "encoder.layers.0.fc1.weight"
-        assert (parameters[name] - before[name]).norm() < 0.5 * before[name].norm()
+    assert small.count("fairseq-train") == 2 * n_models == 14
+    assert small.count("fairseq-generate") == 2 * 2 * n_methods
+    own, sources = (read(tmp_path / name / "text/train.en") for name in ("data", "sources"))
+    assert len(sources) == len(set(own)) + 40
 
-    tables = (tmp_path / "tables.md").read_text(encoding="utf-8").split("\n\n")
+    def weight(model):
+        checkpoint = torch.load(tmp_path / model / "averaged.pt", weights_only=True)
+        return checkpoint["model"]["encoder.layers.0.fc1.weight"]
+
+    assert not torch.equal(weight("double_l2r-1"), weight("double_l2r-2"))
+    # So few updates leave a model close to where it began.
+    start = weight("single_l2r-2")
+    for model, near in (
+        ("longer_l2r-2", True),
+        ("double_after_l2r-2", True),
+        ("double_l2r-2", False),
+    ):
+        assert ((weight(model) - start).norm() < 0.5 * start.norm()) == near
+
     printed = capsys.readouterr().out
-    assert all(part in printed for part in tables)
-    for table in (cells(tables[1]), cells(tables[3])):
-        assert list(table) == [method.title for method in example.METHODS]
-        baseline = table["Single-token L2R"]
-        assert (baseline["speed ratio"], baseline["ratio of steps"]) == ("1.00x", "1.00")
-        assert table["Single-token L2R, by fairseq"]["steps per sentence"] == "-"
-        assert table["Mask-Predict (10 iterations)"]["steps per sentence"] == "10.0"
-        assert table["Mask-Predict (4 iterations)"]["steps per sentence"] == "4.0"
-    (folder,) = tmp_path.glob("decoded/Double-token-bidir-proposed*-beam-1-*")
-    printed = (folder / "generate-test.txt").read_text(encoding="utf-8")
-    lengths = [len(text.split()) for text in command_line.hypotheses(printed).values()]
-    steps = sum(length // 2 + 1 for length in lengths) / len(lengths)
-    assert cells(tables[3])[example.PROPOSED]["steps per sentence"] == f"{steps:.1f}"
-    assert "Precision" in tables[4]
-    ends = ["∞ ∞", "5 0", "10 0", "15 0", "0 5", "0 10", "0 15"]
-    assert [" ".join(row[:2]) for row in rows(tables[5])] == ends
+    titles = [method.title for method in example.METHODS]
+    for seed in (1, 2):
+        tables = (tmp_path / f"tables-{seed}.md").read_text(encoding="utf-8").split("\n\n")
+        assert all(part in printed for part in tables)
+        for table in (cells(tables[1]), cells(tables[3])):
+            assert list(table) == titles
+            baseline = table["Single-token L2R"]
+            assert (baseline["speed ratio"], baseline["ratio of steps"]) == ("1.00x", "1.00")
+            assert table["Single-token L2R, by fairseq"]["steps per sentence"] == "-"
+        (folder,) = tmp_path.glob(f"decoded/Double-token-bidir-proposed*-{seed}-beam-1-*")
+        output = (folder / "generate-test.txt").read_text(encoding="utf-8")
+        lengths = [len(text.split()) for text in command_line.hypotheses(output).values()]
+        steps = sum(length // 2 + 1 for length in lengths) / len(lengths)
+        assert cells(tables[3])[example.PROPOSED]["steps per sentence"] == f"{steps:.1f}"
+        assert "Precision" in tables[4]
+        ends = ["∞ ∞", "5 0", "10 0", "15 0", "0 5", "0 10", "0 15"]
+        assert [" ".join(row[:2]) for row in rows(tables[5])] == ends
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines()}
+    for title in titles:
+        assert lines[title].startswith(f"| {title} | 2 | ")
+        assert "±" in lines[title]
 
     before = len(small)
     example.main()
     assert len(small) == before
 
 
-def test_autocast_is_for_the_models_of_this_plugin(small, tmp_path, monkeypatch):
-    trained = {}
-
-    def train(work, size, model):
-        command = example.training_command(work, size, model)
-        trained[model.name] = "--cpu-autocast" in command
-
-    monkeypatch.setattr(example, "train", train)
-    for stage in ("average", "distil", "decode", "show_tables"):
-        monkeypatch.setattr(example, stage, lambda *arguments: None)
-    monkeypatch.setattr(sys, "argv", [*sys.argv, "--cpu-autocast"])
-    example.main()
-    assert trained == {model.name: model.name != "mask_predict" for model in example.MODELS}
-
-
 def test_every_command_parses():
-    """Every option of every model in both sizes exists, with a value that it takes."""
-    for size in example.SIZES.values():
-        for model in example.MODELS:
-            command = example.training_command(Path("work"), size, model)
-            parser = options.get_training_parser()
-            args = options.parse_args_and_arch(parser, [str(word) for word in command[1:]])
-            assert args.task == model.task and args.keep_interval_updates == 10
-            first = args.max_update[0] if isinstance(args.max_update, list) else args.max_update
-            assert first - args.validate_after_updates == 10 * args.save_interval_updates
-            beginning = args.finetune_from_model
-            assert (beginning is None) == (model.begins_with is None)
-            learned_from = Path(command[1])
-            assert learned_from == Path("work/distilled/data" if model.distilled else "work/data")
+    """Every option of every model exists, with a value that it takes."""
+    for model in example.MODELS:
+        command = example.training_command(Path("work"), en_de.BUNDLED, model.of_seed(7))
+        parser = options.get_training_parser()
+        args = options.parse_args_and_arch(parser, [str(word) for word in command[1:]])
+        assert (args.token_order, args.tokens_per_step) == (
+            model.token_order,
+            model.tokens_per_step,
+        )
+        assert args.save_dir == f"work/{model.name}-7" and args.seed == 7
+        first = args.max_update[0] if isinstance(args.max_update, list) else args.max_update
+        assert first - args.validate_after_updates == 10 * args.save_interval_updates
+        assert args.keep_interval_updates == 10
+        begins_with = model.begins_with and f"work/{model.begins_with.name}-7/averaged.pt"
+        assert args.finetune_from_model == begins_with
 
 
 # --- the tables ----------------------------------------------------------------------------------
@@ -260,5 +257,5 @@ def test_seeds_have_a_mark_if_all_differ(tmp_path, monkeypatch):
 def test_table_2_has_the_figures_of_the_file():
     figures = json.loads(table_2.FIGURES.read_text(encoding="utf-8"))
     assert table_2.section(figures) in table_2.PAGE.read_text(encoding="utf-8")
-    titles = [method.title for method in example.METHODS]
-    assert set(table_2.THE_PAPER) <= set(titles)
+    trained = {title for title in table_2.THE_PAPER if not title.startswith("Mask-Predict")}
+    assert trained <= {method.title for method in example.METHODS}

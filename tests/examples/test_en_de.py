@@ -355,6 +355,19 @@ def test_the_first_heads_of_a_model_are_a_model(tmp_path):
     assert state["cfg"]["model"].block_size == 3
 
 
+@torch.no_grad()
+def test_more_layers_change_nothing_yet():
+    task = tiny.task(20)
+    normed = dict(encoder_normalize_before=True, decoder_normalize_before=True)
+    model = tiny.stir(tiny.build_model(task, **normed))
+    more = tiny.build_model(task, decoder_layers=4, **normed)
+    more.load_state_dict(deeper.deepened(dict(model.state_dict()), 4))
+    batch = tiny.random_batch(task, [4, 6])["net_input"]
+    tokens = torch.randint(4, 20, (2, 5))
+    logits = [one(batch["src_tokens"], batch["src_lengths"], tokens)[0] for one in (model, more)]
+    assert torch.equal(*logits)
+
+
 def test_the_bundled_model_translates_and_is_compared(monkeypatch, capsys):
     arguments = ["--test-sentences", "3", "--rounds", "1", "Click OK to close the dialog."]
     monkeypatch.setattr(sys, "argv", ["demo.py", *arguments])

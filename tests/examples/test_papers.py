@@ -11,6 +11,7 @@ from examples import papers
 from examples.common import commands, trainings
 
 PAGE = commands.ROOT / "docs" / "papers.md"
+EARLIER = {"paper": "blockwise", "training": "of another machine", "seed": "1"}
 ALL = [text for of_paper in papers.PAPERS.values() for text in of_paper]
 
 
@@ -39,6 +40,7 @@ def test_the_page_shows_these_commands():
 def test_commands_run_in_order_and_trainings_are_recorded(tmp_path, monkeypatch, baseline):
     page, figures, ran = tmp_path / "page.md", tmp_path / "figures.json", []
     page.write_text("<!-- trainings -->\nold\n<!-- end of trainings -->\n", encoding="utf-8")
+    figures.write_text(json.dumps([EARLIER]), encoding="utf-8")
     folder = tmp_path / "work" / "double_token_run" / "learner"
 
     def canned(command):
@@ -53,12 +55,13 @@ def test_commands_run_in_order_and_trainings_are_recorded(tmp_path, monkeypatch,
     argv = ["papers.py", "double_token", "--workdir", str(tmp_path / "work")]
     monkeypatch.setattr(sys, "argv", argv)
     papers.main()
-    names = ["double_token_distilled", "double_token_run", "double_token_speed"]
+    names = ["double_token_run", "double_token_speed"]
     assert [command[3] for command in ran] == [tmp_path / "work" / name for name in names]
-    (row,) = json.loads(figures.read_text(encoding="utf-8"))["double_token"]
+    earlier, row = json.loads(figures.read_text(encoding="utf-8"))
+    assert earlier == EARLIER and row.pop("paper") == "double_token"
     assert row["training"] == "double_token_run/learner"
     text = page.read_text(encoding="utf-8")
-    assert "old" not in text and "### double_token" in text
+    assert "old" not in text and text.index("### blockwise") < text.index("### double_token")
     assert "| " + " | ".join(row.values()) + " |" in text
 
 
@@ -67,9 +70,15 @@ def test_a_training_is_described_by_its_checkpoint(corpus, baseline, tmp_path):
     assert trainings.rows(tmp_path) == []  # unfinished
     commands.mark_finished(tmp_path)
     (row,) = trainings.rows(tmp_path)
-    assert list(row) == ["training", "updates", *trainings.FIELDS, "data"]
-    assert (row["training"], row["updates"], row["begins with"], row["k"]) == (".", "150", "", "")
+    assert (row["training"], row["updates"], row["architecture"]) == (".", "150", "transformer")
+    assert not {"begins with", "k", "token order"} & set(row)
     assert row["data"] == trainings.checksum(corpus)
+
+
+def test_columns_without_a_value_are_not_shown():
+    rows = [{"training": "a", "k": "4"}, {"training": "b", "seed": "1"}]
+    lines = ["| training | seed | k |", "|---|---|---|", "| a |  | 4 |", "| b | 1 |  |"]
+    assert trainings.table(rows) == "\n".join(lines)
 
 
 def test_the_checksum_is_of_text_and_dictionaries(tmp_path):
