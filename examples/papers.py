@@ -79,7 +79,8 @@ def section(figures: list[dict[str, str]]) -> str:
     """The tables of all trainings."""
     tables = []
     for paper in PAPERS:
-        rows = [row for row in figures if row["paper"] == paper]
+        own = [row for row in figures if row["paper"] == paper]
+        rows = sorted(own, key=lambda row: row["training"])
         if rows:
             tables.append(f"### {paper}\n\n{trainings.table(rows)}\n")
     return "\n".join(tables)

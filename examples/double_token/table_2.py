@@ -69,36 +69,45 @@ def write(figures: list[dict[str, Any]]) -> None:
 def section(figures: list[dict[str, Any]]) -> str:
     """The table of all figures, with where they are from."""
     title = (
-        "Means and standard deviations over seeds. Ratios: to single-token L2R. BLEU of all seeds\n"
-        f"differs significantly from {LEGEND}"
+        "Means and standard deviations over seeds. Ratios: to single-token L2R. With every seed that\n"
+        f"both have, BLEU differs significantly from {LEGEND}"
     )
     titles = dict.fromkeys([*THE_PAPER, *(row["method"] for row in figures)])
-    lines = [line(title, [row for row in figures if row["method"] == title]) for title in titles]
+    lines = [line(title, figures) for title in titles]
     return f"{origins(figures)}\n\n{signed(title)}\n\n{untitled(lines)}\n"
 
 
 def line(title: str, figures: list[dict[str, Any]]) -> dict[str, str]:
     """One line of the table."""
     paper, papers_rate = THE_PAPER.get(title, ("", ""))
-    of_beam = {beam: [row for row in figures if row["beam"] == beam] for beam in (BEAM, 1)}
-    wide = of_beam[BEAM]
+    wide = of_method(title, BEAM, figures)
     return {
         "method": title,
         "seeds": str(len(wide)) if wide else "not trained",
         "the paper: BLEU": paper,
-        **{f"BLEU, beam {beam}": bleu(rows) for beam, rows in of_beam.items()},
+        **{f"BLEU, beam {beam}": bleu(title, beam, figures) for beam in (BEAM, 1)},
         "steps": median(wide, "steps"),
         "the paper: tokens/s": papers_rate,
         "tokens/s": median(wide, "tokens_per_second"),
     }
 
 
-def bleu(figures: list[dict[str, Any]]) -> str:
-    """BLEU of all seeds, with the marks that they share."""
-    if not figures:
+def of_method(title: str, beam: int, figures: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The figures of one method with one beam width."""
+    return [row for row in figures if (row["method"], row["beam"]) == (title, beam)]
+
+
+def bleu(title: str, beam: int, figures: list[dict[str, Any]]) -> str:
+    """BLEU of all seeds, with the marks of all seeds in which both methods were decoded."""
+    rows = of_method(title, beam, figures)
+    if not rows:
         return ""
-    shared = "".join(mark for mark in MARKED if all(mark in row["marks"] for row in figures))
-    return f"{mean([row['bleu'] for row in figures])} {shared}".rstrip()
+    shared = ""
+    for mark, than in MARKED.items():
+        seeds = {row["seed"] for row in of_method(than, beam, figures)}
+        compared = [mark in row["marks"] for row in rows if row["seed"] in seeds]
+        shared += mark * (any(compared) and all(compared))
+    return f"{mean([row['bleu'] for row in rows])} {shared}".rstrip()
 
 
 def median(figures: list[dict[str, Any]], name: str) -> str:
