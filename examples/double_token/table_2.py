@@ -69,8 +69,9 @@ def write(figures: list[dict[str, Any]]) -> None:
 def section(figures: list[dict[str, Any]]) -> str:
     """The table of all figures, with where they are from."""
     title = (
-        "Means and standard deviations over seeds. Ratios: to single-token L2R. With every seed that\n"
-        f"both have, BLEU differs significantly from {LEGEND}"
+        "Means and standard deviations over seeds. Ratios: to single-token L2R.\n"
+        "With every seed that both have, BLEU differs significantly from\n"
+        f"{LEGEND}"
     )
     titles = dict.fromkeys([*THE_PAPER, *(row["method"] for row in figures)])
     lines = [line(title, figures) for title in titles]
