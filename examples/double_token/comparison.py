@@ -7,7 +7,8 @@ from typing import Optional
 
 from examples.common.en_de import TEST_TEXT
 from examples.common.significance import significantly_different
-from examples.common.table import checksum, markdown, read_run, read_texts, shortened, signed
+from examples.common.table import checksum, markdown, read_run, shortened, signed
+from examples.common.training_text import read
 
 from .models import BASELINE, MARKED, METHODS
 
@@ -35,6 +36,7 @@ class Decoded:
 def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decoded:
     """Read the output of fairseq-generate in ``output``."""
     run = read_run(output, title, title, TEST_TEXT)
+    numbers, references = sorted(run.translations), read(TEST_TEXT)
     return Decoded(
         title,
         beam,
@@ -44,16 +46,10 @@ def read_decoded(output: Path, title: str, beam: int, batch_size: int) -> Decode
         run.tokens,
         run.invocations if (output / "stats.jsonl").exists() else None,
         run.hypotheses,
-        *in_order(output),
+        [run.translations[number] for number in numbers],
+        [references[number] for number in numbers],
         output,
     )
-
-
-def in_order(output: Path) -> tuple[list[str], list[str]]:
-    """Detokenised translations and references from fairseq-generate's output, in order."""
-    results = (output / "generate-test.txt").read_text(encoding="utf-8")
-    texts = read_texts(results, TEST_TEXT)
-    return tuple([text[number] for number in sorted(text)] for text in texts)
 
 
 def show_comparison(decoded: list[Decoded], beam: int, batch_size: int) -> str:

@@ -43,16 +43,6 @@ DOUBLE_R2L = Model("double_r2l", "r2l", 2)
 LONGER_L2R = Model("longer_l2r", "l2r", 1, SINGLE_L2R)
 DOUBLE_AFTER_L2R = Model("double_after_l2r", "bidirectional", 2, SINGLE_L2R)
 
-MODELS = (
-    SINGLE_L2R,
-    DOUBLE_BIDIRECTIONAL,
-    DOUBLE_L2R,
-    SINGLE_R2L,
-    DOUBLE_R2L,
-    LONGER_L2R,
-    DOUBLE_AFTER_L2R,
-)
-
 
 @dataclass(frozen=True)
 class Method:
@@ -89,11 +79,13 @@ MARKED = {"†": BASELINE, "‡": RIGHT_TO_LEFT, "§": UNIDIRECTIONAL}
 METHODS = (
     Method(PROPOSED, DOUBLE_BIDIRECTIONAL, beam_search),
     Method("Double-token bidir., pruned", DOUBLE_BIDIRECTIONAL, pruned),
-    Method("Double-token bidir., begun with L2R", DOUBLE_AFTER_L2R, beam_search),
     Method(BASELINE, SINGLE_L2R, beam_search),
-    Method("Single-token L2R, trained on", LONGER_L2R, beam_search),
     Method("Single-token L2R, by fairseq", SINGLE_L2R, own_generator_of_fairseq, False),
     Method(RIGHT_TO_LEFT, SINGLE_R2L, beam_search),
     Method(UNIDIRECTIONAL, DOUBLE_L2R, beam_search),
     Method("Double-token R2L", DOUBLE_R2L, beam_search),
+    Method("Single-token L2R, trained on", LONGER_L2R, beam_search),
+    Method("Double-token bidir., begun with L2R", DOUBLE_AFTER_L2R, beam_search),
 )
+# Each once; a model follows the one that it begins with.
+MODELS = tuple(dict.fromkeys(method.model for method in METHODS))

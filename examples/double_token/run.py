@@ -38,7 +38,6 @@ from fairseq_fastdec.data import atomic_files
 
 TEACHER = en_de.MODEL / "checkpoint.pt"
 N_CROSSED = 100_000
-NETWORK = en_de.network(256, 512, 5, 2)
 UPDATES = 3400
 TRAINING = [*en_de.schedule(3000, 2e-3, 400, UPDATES), "--dropout", "0.1", *en_de.CROSS_ENTROPY]
 SAVE_EVERY = 50
@@ -64,7 +63,7 @@ def parse_args() -> argparse.Namespace:
 def compare(args: argparse.Namespace) -> None:
     """Run all stages from raw text to the tables."""
     work = args.workdir
-    recipe = en_de.asked_for(replace(en_de.RECIPES["full"], network=NETWORK), args)
+    recipe = en_de.asked_for(en_de.BUNDLED, args)
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe)
     without_references(work, "sources", partial(with_crossed, n=N_CROSSED, seed=13))

@@ -23,9 +23,7 @@ def small(corpus, blockwise, tmp_path, monkeypatch, caplog):
     """The example on the tiny corpus, its commands in this process; returns what was run."""
     example_in_process.cross_letters(example, monkeypatch)
     monkeypatch.setattr(example, "TRAINING", [*en_de.schedule(100, 3e-3, 5, 12), *LOSS])
-    monkeypatch.setattr(example, "NETWORK", command_line.TINY)
     monkeypatch.setattr(example, "UPDATES", 12)
-    monkeypatch.setattr(example, "SAVE_EVERY", 1)
     monkeypatch.setattr(example, "TEACHER", blockwise)
     monkeypatch.setattr(example, "SETTINGS", ((4, 8), (1, 1)))
     monkeypatch.setattr(table_2, "BATCH_SIZE", 8)
@@ -37,7 +35,7 @@ def small(corpus, blockwise, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(precision, "LONGER_THAN", 7)
     # Most of the time would be spent on them; test_ratios_are_of_the_same_round has them all.
     monkeypatch.setattr(significance, "TRIALS", 100)
-    arguments = ["run.py", "--workdir", str(tmp_path), "--rounds", "1", "--seeds", "2"]
+    arguments = ["run.py", "--workdir", str(tmp_path), "--rounds", "1", "--seeds", "1", "2"]
     monkeypatch.setattr(sys, "argv", arguments)
     return example_in_process.on_letters(corpus, monkeypatch, caplog, "train.en", "test.de")
 
@@ -61,8 +59,8 @@ def cells(table):
 def test_all_stages(small, tmp_path, capsys):
     example.main()
     n_models, n_methods = len(example.MODELS), len(example.METHODS)
-    assert small.count("fairseq-train") == n_models == 7
-    assert small.count("fairseq-generate") == 2 * n_methods
+    assert small.count("fairseq-train") == 2 * n_models == 14
+    assert small.count("fairseq-generate") == 2 * 2 * n_methods
     own, sources = (read(tmp_path / name / "text/train.en") for name in ("data", "sources"))
     assert len(sources) == len(set(own)) + 40
 
@@ -70,6 +68,7 @@ def test_all_stages(small, tmp_path, capsys):
         checkpoint = torch.load(tmp_path / model / "averaged.pt", weights_only=True)
         return checkpoint["model"]["encoder.layers.0.fc1.weight"]
 
+    assert not torch.equal(weight("double_l2r-1"), weight("double_l2r-2"))
     # So few updates leave a model close to where it began.
     start = weight("single_l2r-2")
     for model, near in (
@@ -81,25 +80,27 @@ def test_all_stages(small, tmp_path, capsys):
 
     printed = capsys.readouterr().out
     titles = [method.title for method in example.METHODS]
-    tables = (tmp_path / "tables-2.md").read_text(encoding="utf-8").split("\n\n")
-    assert all(part in printed for part in tables)
-    for table in (cells(tables[1]), cells(tables[3])):
-        assert list(table) == titles
-        baseline = table["Single-token L2R"]
-        assert (baseline["speed ratio"], baseline["ratio of steps"]) == ("1.00x", "1.00")
-        assert table["Single-token L2R, by fairseq"]["steps per sentence"] == "-"
-    (folder,) = tmp_path.glob("decoded/Double-token-bidir-proposed*-2-beam-1-*")
-    output = (folder / "generate-test.txt").read_text(encoding="utf-8")
-    lengths = [len(text.split()) for text in command_line.hypotheses(output).values()]
-    steps = sum(length // 2 + 1 for length in lengths) / len(lengths)
-    assert cells(tables[3])[example.PROPOSED]["steps per sentence"] == f"{steps:.1f}"
-    assert "Precision" in tables[4]
-    ends = ["∞ ∞", "5 0", "10 0", "15 0", "0 5", "0 10", "0 15"]
-    assert [" ".join(row[:2]) for row in rows(tables[5])] == ends
+    for seed in (1, 2):
+        tables = (tmp_path / f"tables-{seed}.md").read_text(encoding="utf-8").split("\n\n")
+        assert all(part in printed for part in tables)
+        for table in (cells(tables[1]), cells(tables[3])):
+            assert list(table) == titles
+            baseline = table["Single-token L2R"]
+            assert (baseline["speed ratio"], baseline["ratio of steps"]) == ("1.00x", "1.00")
+            assert table["Single-token L2R, by fairseq"]["steps per sentence"] == "-"
+        (folder,) = tmp_path.glob(f"decoded/Double-token-bidir-proposed*-{seed}-beam-1-*")
+        output = (folder / "generate-test.txt").read_text(encoding="utf-8")
+        lengths = [len(text.split()) for text in command_line.hypotheses(output).values()]
+        steps = sum(length // 2 + 1 for length in lengths) / len(lengths)
+        assert cells(tables[3])[example.PROPOSED]["steps per sentence"] == f"{steps:.1f}"
+        assert "Precision" in tables[4]
+        ends = ["∞ ∞", "5 0", "10 0", "15 0", "0 5", "0 10", "0 15"]
+        assert [" ".join(row[:2]) for row in rows(tables[5])] == ends
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines()}
     for title in titles:
-        assert lines[title].startswith(f"| {title} | 1 | ")
+        assert lines[title].startswith(f"| {title} | 2 | ")
+        assert "±" in lines[title]
 
     before = len(small)
     example.main()

@@ -35,6 +35,8 @@ def test_all_stages(small, blockwise, tmp_path, monkeypatch, capsys):
         for path in (blockwise, tmp_path / "heads" / "checkpoint_last.pt")
     )
     assert "decoder.heads.token.weight" in after
+    start = torch.load(tmp_path / "base.pt", weights_only=True)["model"]
+    assert set(start) == {name for name in before if ".heads." not in name}
     base = [name for name in after if ".heads." not in name and name in before]
     assert len(base) > 20
     assert all(torch.equal(after[name], before[name].float()) for name in base)

@@ -70,7 +70,6 @@ def on_letters(corpus, monkeypatch, caplog, *texts: str) -> list[str]:
 def cross_letters(example, monkeypatch) -> None:
     """Make an example create only a few crossed sources, with a tiny model in the full recipe."""
     recipe = replace(en_de.RECIPES["full"], network=command_line.TINY)
-    monkeypatch.setattr(en_de, "RECIPES", {"full": recipe})
     monkeypatch.setattr(en_de, "BUNDLED", recipe)
     monkeypatch.setattr(example, "N_CROSSED", 40)
     monkeypatch.setattr(example, "SAVE_EVERY", 1)
