@@ -12,7 +12,7 @@ from torch import nn
 
 import fairseq_fastdec
 from benchmarks.compare.fairseq_runner import DTYPES
-from benchmarks.profile_engine.command import random_model
+from benchmarks.profile_engine.command import random_dictionary, random_model, translation
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.random_models import random_sentences
 from examples.engine.base import HEADS as KINDS_OF_HEADS
@@ -128,11 +128,13 @@ def random_batches(
 
 def random_network(size: Size, kind: str) -> tuple[nn.Module, Dictionary]:
     """A model with random weights on the CPU, and its dictionary."""
+    dictionary = random_dictionary(size.n_types)
     torch.manual_seed(1)
     if kind == PAIRS:
-        return random_model("double_token_transformer", size.n_types, of_pairs, **size.options)
+        task = of_pairs(dictionary)
+        return random_model("double_token_transformer", task, **size.options), dictionary
     options = {**size.options, **HEADS_OPTIONS}
-    model, dictionary = random_model("blockwise_transformer", size.n_types, **options)
+    model = random_model("blockwise_transformer", translation(dictionary), **options)
     if kind == ONE_WORD:
         say_one_word(model)
     return model, dictionary

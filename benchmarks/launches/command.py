@@ -15,7 +15,7 @@ from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from benchmarks.gpu.measuring import own_generator
 from benchmarks.gpu.models import Prepared, of_pairs, random_batches
 from benchmarks.gpu.rows import Entrant
-from benchmarks.profile_engine.command import random_model, translation
+from benchmarks.profile_engine.command import random_dictionary, random_model, translation
 from examples.common.table import untitled, write_section
 from fairseq_fastdec.decoding import constraints
 from fairseq_fastdec.decoding.methods import outputs
@@ -91,7 +91,8 @@ def counts_of(name: str) -> list[Counts]:
     method, kind = METHODS.get(name, (None, STOCK))
     torch.manual_seed(1)
     arch, task_of, options = kind
-    model, dictionary = random_model(arch, N_TYPES, task_of, **SIZES, **options)
+    dictionary = random_dictionary(N_TYPES)
+    model = random_model(arch, task_of(dictionary), **SIZES, **options)
     (batch,) = random_batches(dictionary, N_SENTENCES, LENGTH, N_SENTENCES)
     limits = {"max_len_b": MAX_LEN}
     # What begins a step.

@@ -2,13 +2,14 @@
 
 import argparse
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Optional
 
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.tasks import FairseqTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import nn
 
@@ -133,7 +134,11 @@ def run(args: argparse.Namespace) -> tuple[list[Case], list[Profile], float]:
     Raises:
         ValueError, OSError: for a checkpoint or a case that is not possible.
     """
-    model, dictionary = load(args) if args.path else random_model(args.arch, args.types)
+    if args.path:
+        model, dictionary = load(args)
+    else:
+        dictionary = random_dictionary(args.types)
+        model = random_model(args.arch, translation(dictionary))
     bandwidth = memory_bandwidth()
     cases = [
         Case(
@@ -166,16 +171,18 @@ def translation(dictionary: Dictionary) -> TranslationTask:
     return TranslationTask(TranslationConfig(), dictionary, dictionary)
 
 
-def random_model(
-    arch: str, n_types: int, task_of: Callable[[Dictionary], Any] = translation, **given: Any
-) -> tuple[nn.Module, Dictionary]:
-    """A randomly initialised model with shared embeddings and the given options."""
+def random_dictionary(n_types: int) -> Dictionary:
+    """A dictionary of ``n_types`` types, the special ones included."""
     dictionary = Dictionary()
     for index in range(n_types - dictionary.nspecial):
         dictionary.add_symbol(f"w{index}")
+    return dictionary
+
+
+def random_model(arch: str, task: FairseqTask, **given: Any) -> nn.Module:
+    """A randomly initialised model with shared embeddings and the given options."""
     args = arguments_of(arch, share_all_embeddings=True, **given)
-    model = ARCH_MODEL_REGISTRY[arch].build_model(args, task_of(dictionary))
-    return model.eval(), dictionary
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval()
 
 
 def arguments_of(arch: str, **given: Any) -> Any:

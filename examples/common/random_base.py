@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq.data import Dictionary
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from torch import nn
 
-from benchmarks.profile_engine.command import arguments_of, random_model
+from benchmarks.profile_engine.command import arguments_of, random_dictionary, random_model
 
 from .random_models import random_sentences, save_checkpoint, write_side
 
@@ -30,7 +29,7 @@ FORCED = [
 def write_sentences(data: Path, languages: tuple[str, str], n_types: int = TYPES) -> None:
     """Write a test set in the format of fairseq-preprocess."""
     torch.manual_seed(1)
-    _, dictionary = random_network("transformer", n_types)
+    dictionary = random_dictionary(n_types)
     data.mkdir(exist_ok=True)
     for language, length in zip(languages, (SOURCE_LENGTH, TARGET_LENGTH)):
         sentences = random_sentences(dictionary, N_SENTENCES, length)
@@ -52,12 +51,10 @@ def save_base(
         task: the name of the task, which has its default options.
         given: options of the architecture.
     """
-
-    def task_of(dictionary: Dictionary) -> Any:
-        return TASK_REGISTRY[task](TASK_DATACLASS_REGISTRY[task](), dictionary, dictionary)
-
+    dictionary = random_dictionary(n_types)
+    built = TASK_REGISTRY[task](TASK_DATACLASS_REGISTRY[task](), dictionary, dictionary)
     torch.manual_seed(seed)
-    network, _ = random_network(arch, n_types, task_of=task_of, **given)
+    network = random_model(arch, built, **given)
     change(network)
     source, target = languages
     options = arguments_of(
@@ -65,8 +62,3 @@ def save_base(
         share_all_embeddings=True, criterion="cross_entropy", optimizer="adam", **given,
     )  # fmt: skip
     save_checkpoint(network, options, path, torch.float32)
-
-
-def random_network(arch: str, n_types: int = TYPES, **given: Any) -> tuple[nn.Module, Dictionary]:
-    """A randomly initialised model, and its dictionary."""
-    return random_model(arch, n_types, **given)

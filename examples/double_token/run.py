@@ -9,13 +9,12 @@ translations of one teacher, the bundled model of ../en_de, of the training data
 sentences (../common/crossing.py).
 
 Every command is printed. Stages with existing results are skipped, so an interrupted run can be
-resumed. As soon as the models of a seed are decoded, their figures are added to
-``benchmarks/double_token_table_2.json``, from which the table of examples/RESULTS.md is written.
+resumed. The figures of all seeds replace ``benchmarks/double_token_table_2.json`` and the table of
+examples/RESULTS.md.
 """
 
 import argparse
 import re
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -68,13 +67,14 @@ def compare(args: argparse.Namespace) -> None:
     en_de.prepare(work, recipe)
     without_references(work, "sources", partial(with_crossed, n=N_CROSSED, seed=13))
     en_de.distil(work, TEACHER, data="sources")
-    figures = []
+    decoded = []
     for seed in args.seeds:
         for model in MODELS:
             train(work, recipe, model.of_seed(seed))
-        decoded = decode_all(work, seed, args.rounds)
-        show_tables(work, seed, decoded)
-        figures = table_2.record(decoded, seed)
+        of_seed = decode_all(work, seed, args.rounds)
+        show_tables(work, seed, of_seed)
+        decoded += of_seed
+    figures = table_2.record(decoded)
     print("\n" + table_2.section(figures))
     table_2.write(figures)
 
@@ -100,22 +100,24 @@ def training_command(work: Path, recipe: en_de.Recipe, model: Model) -> list:
 
 def decode_all(work: Path, seed: int, rounds: int) -> list[Decoded]:
     """Decode the test set with each method in each setting, in alternating rounds."""
-    methods = [replace(method, model=method.model.of_seed(seed)) for method in METHODS]
     return [
-        decode(work, method, beam, batch_size, number)
+        decode(work, method, seed, beam, batch_size, number)
         for number in range(1, rounds + 1)
         for beam, batch_size in SETTINGS
-        for method in methods
+        for method in METHODS
     ]
 
 
-def decode(work: Path, method: Method, beam: int, batch_size: int, number: int) -> Decoded:
-    """Decode the test set with one method; ``number`` is the round."""
-    words = [method.title, method.model.name, f"beam {beam} batch {batch_size} round {number}"]
+def decode(
+    work: Path, method: Method, seed: int, beam: int, batch_size: int, number: int
+) -> Decoded:
+    """Decode the test set with one method and the model of one seed; ``number`` is the round."""
+    model = method.model.of_seed(seed)
+    words = [method.title, model.name, f"beam {beam} batch {batch_size} round {number}"]
     label = re.sub(r"\W+", "-", " ".join(words))
     output = work / "decoded" / label
     if not commands.finished(output):
-        model, options = method.model, method.options(beam)
+        options = method.options(beam)
         if method.has_statistics:
             options += ["--decoding-stats", output / "stats.jsonl"]
         commands.generate_into(
@@ -126,7 +128,7 @@ def decode(work: Path, method: Method, beam: int, batch_size: int, number: int) 
                 *en_de.test_options(work),
             ],
         )  # fmt: skip
-    return read_decoded(output, method.title, beam, batch_size)
+    return read_decoded(output, method.title, seed, beam, batch_size)
 
 
 def show_tables(work: Path, seed: int, decoded: list[Decoded]) -> None:
@@ -134,7 +136,7 @@ def show_tables(work: Path, seed: int, decoded: list[Decoded]) -> None:
     tables = [show_comparison(decoded, *setting) for setting in SETTINGS]
     by_paper = [run for run in decoded if (run.beam, run.batch_size) == SETTINGS[0]]
     baseline, proposed = (
-        next(run.hypotheses for run in by_paper if run.title == title)
+        next(run.hypotheses for run in by_paper if run.method == title)
         for title in (BASELINE, PROPOSED)
     )
     tables.append(show_precision(work / "data" / "text" / "test.de", baseline, proposed))

@@ -1,18 +1,20 @@
 """Table 2 of Imamura and Sumita (WAT 2020) beside ours, in examples/RESULTS.md."""
 
 import statistics
-from typing import Any
+from typing import Any, Optional
 
 from examples.common import commands
-from examples.common.figures import add_figures
+from examples.common.en_de import TEST_TEXT
+from examples.common.figures import write_figures
+from examples.common.significance import differs
 from examples.common.table import checksum, mean, origins, signed, untitled, write_section
+from examples.common.training_text import read
 
-from .comparison import LEGEND, Decoded, by_title, marks_of, rate_of_tokens
-from .models import BASELINE, MARKED, PROPOSED, RIGHT_TO_LEFT, UNIDIRECTIONAL
+from .comparison import Decoded, Groups, rate_of_tokens, rounds_of
+from .models import BASELINE, MARKED, METHODS, PROPOSED, RIGHT_TO_LEFT, UNIDIRECTIONAL
 
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
 FIGURES = commands.ROOT / "benchmarks" / "double_token_table_2.json"
-KEY = ("method", "seed", "beam")  # of a row
 # The name of the section in the page.
 SECTION = "double-token table 2"
 # The paper's batch size, and its beam width.
@@ -29,36 +31,51 @@ THE_PAPER = {
 }
 
 
-def record(decoded: list[Decoded], seed: int) -> list[dict[str, Any]]:
-    """Add the runs of one seed's models to the file of figures; returns all figures."""
-    rows = []
+def record(decoded: list[Decoded]) -> list[dict[str, Any]]:
+    """Write the figures of all seeds to the file; returns them."""
+    figures = []
     for beam in dict.fromkeys(run.beam for run in decoded if run.batch_size == BATCH_SIZE):
-        groups = by_title(decoded, beam, BATCH_SIZE)
-        marks = marks_of(groups)
-        rows += [
-            {
-                "method": title,
-                "seed": seed,
-                "beam": beam,
-                **row_of(group, groups[BASELINE]),
-                "marks": marks[title],
-                **commands.origin(group[0].output),
-            }
-            for title, group in groups.items()
-        ]
-    return add_figures(FIGURES, rows, KEY)
+        groups = rounds_of(decoded, beam, BATCH_SIZE)
+        for method in dict.fromkeys(method for method, _ in groups):
+            seeds = [
+                figures_of(groups[method, seed], groups[BASELINE, seed])
+                for one, seed in groups
+                if one == method
+            ]
+            marks = marks_of(method, groups)
+            figures.append({"method": method, "beam": beam, "marks": marks, "seeds": seeds})
+    write_figures(FIGURES, figures)
+    return figures
 
 
-def row_of(group: list[Decoded], baseline: list[Decoded]) -> dict[str, Any]:
-    """The figures of one method."""
-    run = group[0]
+def figures_of(rounds: list[Decoded], baseline: list[Decoded]) -> dict[str, Any]:
+    """The figures of one method with one seed."""
+    run = rounds[0]
     steps = {} if run.steps is None else {"steps": round(run.steps / baseline[0].steps, 3)}
     return {
+        "seed": run.seed,
         "bleu": round(run.bleu, 2),
         **steps,
-        "tokens_per_second": round(rate_of_tokens(group, baseline), 3),
-        "sha256": checksum(dict(enumerate(run.translations))),
+        "tokens_per_second": round(rate_of_tokens(rounds, baseline), 3),
+        "sha256": checksum(run.translations),
+        **commands.origin(run.output),
     }
+
+
+def marks_of(method: str, groups: Groups) -> str:
+    """The methods from which BLEU differs significantly, over the seeds that both have."""
+    model_of = {method.title: method.model for method in METHODS}
+    marks = ""
+    for mark, than in MARKED.items():
+        seeds = [seed for one, seed in groups if one == method and (than, seed) in groups]
+        own, base = (
+            [groups[title, seed][0].translations for seed in seeds] for title in (method, than)
+        )
+        # Methods of the same model are excluded, since the test finds even one different sentence
+        # significant.
+        if model_of[method] != model_of[than] and differs(own, base, read(TEST_TEXT)):
+            marks += mark
+    return marks
 
 
 def write(figures: list[dict[str, Any]]) -> None:
@@ -68,50 +85,42 @@ def write(figures: list[dict[str, Any]]) -> None:
 
 def section(figures: list[dict[str, Any]]) -> str:
     """The table of all figures, with where they are from."""
+    legend = ", ".join(f"{mark} {title}" for mark, title in MARKED.items())
     title = (
         "Means and standard deviations over seeds. Ratios: to single-token L2R.\n"
-        "With every seed that both have, BLEU differs significantly from\n"
-        f"{LEGEND}"
+        f"BLEU differs significantly from {legend}:\n"
+        "approximate randomisation over the sentences of the seeds that both have, p < 0.05."
     )
     titles = dict.fromkeys([*THE_PAPER, *(row["method"] for row in figures)])
     lines = [line(title, figures) for title in titles]
-    return f"{origins(figures)}\n\n{signed(title)}\n\n{untitled(lines)}\n"
+    seeds = [seed for row in figures for seed in row["seeds"]]
+    return f"{origins(seeds)}\n\n{signed(title)}\n\n{untitled(lines)}\n"
 
 
 def line(title: str, figures: list[dict[str, Any]]) -> dict[str, str]:
     """One line of the table."""
     paper, papers_rate = THE_PAPER.get(title, ("", ""))
-    wide = of_method(title, BEAM, figures)
+    by_beam = {row["beam"]: row for row in figures if row["method"] == title}
+    wide = by_beam[BEAM]["seeds"] if by_beam else []
     return {
         "method": title,
         "seeds": str(len(wide)) if wide else "not trained",
         "the paper: BLEU": paper,
-        **{f"BLEU, beam {beam}": bleu(title, beam, figures) for beam in (BEAM, 1)},
+        **{f"BLEU, beam {beam}": bleu(by_beam.get(beam)) for beam in (BEAM, 1)},
         "steps": median(wide, "steps"),
         "the paper: tokens/s": papers_rate,
         "tokens/s": median(wide, "tokens_per_second"),
     }
 
 
-def of_method(title: str, beam: int, figures: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The figures of one method with one beam width."""
-    return [row for row in figures if (row["method"], row["beam"]) == (title, beam)]
-
-
-def bleu(title: str, beam: int, figures: list[dict[str, Any]]) -> str:
-    """BLEU of all seeds, with the marks of all seeds in which both methods were decoded."""
-    rows = of_method(title, beam, figures)
-    if not rows:
+def bleu(row: Optional[dict[str, Any]]) -> str:
+    """BLEU of all seeds, with the marks; empty without figures."""
+    if row is None:
         return ""
-    shared = ""
-    for mark, than in MARKED.items():
-        seeds = {row["seed"] for row in of_method(than, beam, figures)}
-        compared = [mark in row["marks"] for row in rows if row["seed"] in seeds]
-        shared += mark * (any(compared) and all(compared))
-    return f"{mean([row['bleu'] for row in rows])} {shared}".rstrip()
+    return f"{mean([seed['bleu'] for seed in row['seeds']])} {row['marks']}".rstrip()
 
 
-def median(figures: list[dict[str, Any]], name: str) -> str:
+def median(seeds: list[dict[str, Any]], name: str) -> str:
     """The median of a figure over seeds; empty if there is none."""
-    values = [row[name] for row in figures if name in row]
+    values = [seed[name] for seed in seeds if name in seed]
     return f"{statistics.median(values):.2f}" if values else ""

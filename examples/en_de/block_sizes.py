@@ -178,7 +178,7 @@ def differs(work: Path, cell: Cell, run: Run) -> bool:
     """Whether the BLEU of a cell differs significantly from that of its base, decoded greedily."""
     _, base = decoded(work, cell.base)
     references = en_de.TEST_TEXT.read_text(encoding="utf-8").split("\n")
-    return significance.differs(run.translations, base.translations, references)
+    return significance.differs([run.translations], [base.translations], references)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,10 @@ import torch
 from fairseq.models.transformer import TransformerModel
 from torch import Tensor, nn
 
+from benchmarks.profile_engine.command import random_dictionary
 from examples.common.en_de import EN_DE, MODEL
 from examples.common.figures import write_figures
-from examples.common.random_base import SOURCE_LENGTH, TARGET_LENGTH, random_network, save_base
+from examples.common.random_base import SOURCE_LENGTH, TARGET_LENGTH, TYPES, save_base
 from examples.common.random_models import random_sentences
 from examples.common.table import markdown
 from fairseq_fastdec.processes.noise import results_only
@@ -123,7 +124,7 @@ def of_base(folder: Path, precision: str, args: Namespace) -> list[dict[str, str
     """The rows of transformer base with random weights."""
     if not (folder / "base.pt").exists():
         save_base(folder / "base.pt", LANGUAGES, 1, change=scramble)
-        _, dictionary = random_network("transformer")
+        dictionary = random_dictionary(TYPES)
         for language in LANGUAGES:
             dictionary.save(str(folder / f"dict.{language}.txt"))
     hub = TransformerModel.from_pretrained(str(folder), "base.pt", str(folder))

@@ -85,7 +85,7 @@ def row_of(title: str, rounds: list[Run], fixed: list[Run], reference: list[str]
     time = statistics.median(own.seconds / other.seconds for own, other in zip(rounds, fixed))
     _, paper = ROWS[title]
     sign = "" if title == FIXED else "+"
-    star = "*" * differs(first.translations, base.translations, reference)
+    star = "*" * differs([first.translations], [base.translations], reference)
     return {
         "": title,
         "paper: BLEU": "" if paper is None else f"{paper.bleu:{sign}.2f}",

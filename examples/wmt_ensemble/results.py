@@ -107,7 +107,7 @@ def table(
             if method != baseline:
                 time += f" ± {spread(ratios):.2f}"
                 base = runs[baseline][0].translations
-                bleu += "*" * differs(rounds[0].translations, base, reference)
+                bleu += "*" * differs([rounds[0].translations], [base], reference)
         wall_clock = f"{statistics.mean(seconds):.1f} ± {spread(seconds):.1f}"
         outputs = shortened(checksum(rounds[0].translations))
         own = dict(zip(COLUMNS, (bleu, wall_clock, time, outputs)))

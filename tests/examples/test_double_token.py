@@ -9,7 +9,7 @@ import torch
 from fairseq import options
 
 from examples.common import en_de, significance
-from examples.common.table import checksum, shortened
+from examples.common.table import Run, checksum, shortened
 from examples.common.training_text import read
 from examples.double_token import comparison, precision, table_2
 from examples.double_token import run as example
@@ -33,7 +33,7 @@ def small(corpus, blockwise, tmp_path, monkeypatch, caplog):
     marks = f"<!-- {table_2.SECTION} -->\n<!-- end of {table_2.SECTION} -->\n"
     (tmp_path / "page.md").write_text(marks, encoding="utf-8")
     monkeypatch.setattr(precision, "LONGER_THAN", 7)
-    # Most of the time would be spent on them; test_ratios_are_of_the_same_round has them all.
+    # Most of the time would be spent on them; test_table_2_of_two_seeds has more.
     monkeypatch.setattr(significance, "TRIALS", 100)
     arguments = ["run.py", "--workdir", str(tmp_path), "--rounds", "1", "--seeds", "1", "2"]
     monkeypatch.setattr(sys, "argv", arguments)
@@ -153,80 +153,77 @@ def test_no_long_sentences(tmp_path):
     assert table == "Precision, 0 sentences with references of over 30 subwords."
 
 
-def test_ratios_are_of_the_same_round():
-    references = [f"word{i} and some other {i % 3} words" for i in range(20)]
+@pytest.fixture
+def decoded(tmp_path):
+    """Builds a run; those of fairseq's beam search have no statistics."""
+    for name in ("ours", "fairseq"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "finished").write_text('{"date": "today"}', encoding="utf-8")
+    (tmp_path / "ours" / "stats.jsonl").touch()
 
-    def decoded(title, seconds, steps, translations):
-        words = dict.fromkeys(range(20), "a b@@ c")
-        return comparison.Decoded(
-            title, 10, 32, 12.5, seconds, 80, steps, words, translations, references, Path("x")
-        )
+    def build(method, translations, seed=1, beam=10, bleu=12.5, seconds=1.0, steps=100):
+        texts = dict(enumerate(translations))
+        run = Run(method, method, bleu, seconds, 80, steps, texts, texts)
+        output = tmp_path / ("fairseq" if method.endswith("by fairseq") else "ours")
+        return comparison.Decoded(**vars(run), seed=seed, beam=beam, batch_size=32, output=output)
 
-    # Two systems err as often, in other sentences; the third always does.
-    even, odd = (
-        [line + " so" if i % 2 == rest else line for i, line in enumerate(references)]
-        for rest in (0, 1)
-    )
-    nothing = ["all of it is wrong here"] * 20
+    return build
+
+
+def test_ratios_are_of_the_same_round(decoded):
+    texts = [f"text {i}" for i in range(20)]
     runs = []
     for seconds in (1.0, 8.0, 2.0):
-        runs.append(decoded(example.BASELINE, seconds, 100, even))
-        runs.append(decoded("Single-token L2R, by fairseq", seconds, None, even))
-        runs.append(decoded("Single-token R2L", 2 * seconds, 100, odd))
-        runs.append(decoded(example.PROPOSED, seconds / 4, 55, nothing))
+        runs.append(decoded(example.BASELINE, texts, seconds=seconds))
+        runs.append(decoded("Single-token L2R, by fairseq", texts, seconds=seconds))
+        runs.append(decoded("Single-token R2L", texts, seconds=2 * seconds))
+        runs.append(decoded(example.PROPOSED, texts, seconds=seconds / 4, steps=55))
     table = cells(comparison.show_comparison(runs, 10, 32))
     assert table[example.PROPOSED] == {
         "method": example.PROPOSED,
-        "BLEU": "12.50 †‡",
+        "BLEU": "12.50",
         "steps per sentence": "2.8",
         "ratio of steps": "0.55",
         "tokens/s (ratio)": "160 (400%)",
         "seconds": "0.5",
         "speed ratio": "4.00x",
-        "outputs": shortened(checksum(dict(enumerate(nothing)))),
+        "outputs": shortened(checksum(dict(enumerate(texts)))),
     }
-    right_to_left = table["Single-token R2L"]
-    assert (right_to_left["BLEU"], right_to_left["speed ratio"]) == ("12.50", "0.50x")
-    assert table["Single-token L2R, by fairseq"]["BLEU"] == "12.50"
+    assert table["Single-token R2L"]["speed ratio"] == "0.50x"
+    assert table["Single-token L2R, by fairseq"]["ratio of steps"] == "-"
 
 
-def test_seeds_have_a_mark_if_all_differ(tmp_path, monkeypatch):
+def test_table_2_of_two_seeds(decoded, tmp_path, monkeypatch):
+    """Marks are from the sentences of all seeds that both methods have."""
+    references = [f"word{i} and some other {i % 3} words" for i in range(20)]
+    (tmp_path / "references").write_text("\n".join(references) + "\n", encoding="utf-8")
+    monkeypatch.setattr(table_2, "TEST_TEXT", tmp_path / "references")
     monkeypatch.setattr(table_2, "FIGURES", tmp_path / "figures.json")
     monkeypatch.setattr(significance, "TRIALS", 300)
-    (tmp_path / "finished").write_text('{"date": "today"}', encoding="utf-8")
-    references = [f"word{i} and some other {i % 3} words" for i in range(20)]
     # Two systems err as often, in other sentences; the third always does.
     even, odd = (
         [line + " so" if i % 2 == rest else line for i, line in enumerate(references)]
         for rest in (0, 1)
     )
     nothing = ["all of it is wrong here"] * 20
-
-    def decoded(title, beam, bleu, translations, seconds=1.0):
-        words = dict.fromkeys(range(20), "a b@@ c")
-        return comparison.Decoded(
-            title, beam, 32, bleu, seconds, 80, 9, words, translations, references, tmp_path
+    runs = [
+        run
+        for seed, bleu in ((1, 10.0), (2, 12.0))
+        for beam in (10, 1)
+        for run in (
+            decoded(example.BASELINE, even, seed, beam, 20.0),
+            decoded("Single-token L2R, by fairseq", even, seed, beam, 20.0),
+            decoded("Single-token R2L", nothing if beam == 1 else odd, seed, beam, bleu),
+            # Decoded with beam 10 alone, and with one seed.
+            *[decoded("Double-token L2R", nothing, seed, beam, 20.0)] * ((beam, seed) == (10, 1)),
+            # Worse in one seed alone.
+            decoded("Double-token R2L", (even, nothing)[seed - 1], seed, beam, bleu),
+            decoded(example.PROPOSED, [f"{seed} is wrong"] * 20, seed, beam, bleu, 1 / seed, 55),
         )
-
-    figures = []
-    for seed, bleu, right_to_left in ((1, 10.0, odd), (2, 12.0, nothing)):
-        runs = [
-            run
-            for beam in (10, 1)
-            for run in (
-                decoded(example.BASELINE, beam, 20.0, even),
-                decoded("Single-token R2L", beam, bleu, nothing if beam == 1 else right_to_left),
-                # Decoded with beam 10 alone, and with one seed.
-                *[decoded("Double-token L2R", beam, 20.0, odd)] * ((beam, seed) == (10, 1)),
-                # The two seeds translate differently, although both are wrong.
-                decoded(example.PROPOSED, beam, bleu, [f"{seed} is wrong"] * 20, 1 / seed),
-            )
-        ]
-        # A seed that is decoded again replaces its rows.
-        for _ in range(2):
-            figures = table_2.record(runs, seed)
-    assert len(figures) == 2 * (3 + 3) + 1
-    assert {row["date"] for row in figures} == {"today"}
+    ]
+    figures = table_2.record(runs)
+    assert json.loads(table_2.FIGURES.read_text(encoding="utf-8")) == figures
+    assert {seed["date"] for row in figures for seed in row["seeds"]} == {"today"}
     spread = "11.00 ± 1.41"
 
     def of(title):
@@ -236,20 +233,20 @@ def test_seeds_have_a_mark_if_all_differ(tmp_path, monkeypatch):
         "method": example.BASELINE,
         "seeds": "2",
         "the paper: BLEU": "26.45 ‡",
-        "BLEU, beam 10": "20.00 ± 0.00",
+        "BLEU, beam 10": "20.00 ± 0.00 §",
         "BLEU, beam 1": "20.00 ± 0.00 ‡",
         "steps": "1.00",
         "the paper: tokens/s": "1.00",
         "tokens/s": "1.00",
     }
-    # In one seed, R2L is as good as L2R with the wide beam.
-    assert of("Single-token R2L")["BLEU, beam 10"] == spread
+    assert of("Single-token L2R, by fairseq")["steps"] == ""
+    assert of("Single-token R2L")["BLEU, beam 10"] == f"{spread} §"
+    assert of("Double-token R2L")["BLEU, beam 10"] == f"{spread} †‡§"
     proposed = of(example.PROPOSED)
-    assert (proposed["seeds"], proposed["tokens/s"]) == ("2", "1.50")
-    # Of the marks, only those of all seeds; double-token L2R was not decoded with beam 1.
-    assert proposed["BLEU, beam 10"] == f"{spread} †§"
+    assert (proposed["seeds"], proposed["steps"], proposed["tokens/s"]) == ("2", "0.55", "1.50")
+    assert proposed["BLEU, beam 10"] == f"{spread} †‡"
     assert proposed["BLEU, beam 1"] == f"{spread} †"
-    assert of("Double-token L2R")["BLEU, beam 1"] == ""
+    assert (of("Double-token L2R")["seeds"], of("Double-token L2R")["BLEU, beam 1"]) == ("1", "")
     assert of("Mask-Predict (4 iterations)")["seeds"] == "not trained"
 
 

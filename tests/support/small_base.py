@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.compare import command
 from benchmarks.compare.methods import Division, Method, Settings
 from benchmarks.compare.worker import Worker
-from benchmarks.profile_engine.command import arguments_of, random_model
+from benchmarks.profile_engine.command import arguments_of, random_dictionary, random_model
 from examples.common import random_base
 from fairseq_fastdec.tools.corpus import DecodedText
 
@@ -24,12 +24,14 @@ SIZES = {
 def use(monkeypatch: Any) -> None:
     """Make examples use the tiny network instead of a transformer base."""
 
-    def tiny_model(arch: str, n_types: int, **given: Any) -> tuple:
-        return random_model(arch, TYPES, **{**SIZES, **given})
+    def tiny_model(arch: str, task: Any, **given: Any) -> Any:
+        return random_model(arch, task, **{**SIZES, **given})
 
     def tiny_arguments(arch: str, **given: Any) -> Any:
         return arguments_of(arch, **{**SIZES, **given})
 
+    dictionary = random_dictionary(TYPES)
+    monkeypatch.setattr(random_base, "random_dictionary", lambda _: dictionary)
     monkeypatch.setattr(random_base, "random_model", tiny_model)
     monkeypatch.setattr(random_base, "arguments_of", tiny_arguments)
     monkeypatch.setattr(random_base, "N_SENTENCES", N_SENTENCES)
