@@ -9,7 +9,7 @@ translations of one teacher, the bundled model of ../en_de, of the training data
 sentences (../common/crossing.py).
 
 Every command is printed. Stages with existing results are skipped, so an interrupted run can be
-resumed. The figures of all seeds replace ``benchmarks/double_token_table_2.json`` and the table of
+resumed. The figures of all seeds replace ``benchmarks/double_token.json`` and the tables of
 examples/RESULTS.md.
 """
 
@@ -20,19 +20,11 @@ from pathlib import Path
 
 from examples.common import arguments, commands, en_de
 from examples.common.averaging import N_AVERAGED, train_and_average
+from examples.common.table import write_section
 from examples.common.training_text import with_crossed, without_references
-from examples.double_token import table_2
+from examples.double_token import table_2, table_3
 from examples.double_token.comparison import Decoded, read_decoded, show_comparison
-from examples.double_token.models import (
-    BASELINE,
-    DOUBLE_TOKEN,
-    METHODS,
-    MODELS,
-    PROPOSED,
-    Method,
-    Model,
-)
-from examples.double_token.precision import show_precision
+from examples.double_token.models import DOUBLE_TOKEN, METHODS, MODELS, Method, Model
 from fairseq_fastdec.data import atomic_files
 
 TEACHER = en_de.MODEL / "checkpoint.pt"
@@ -74,9 +66,10 @@ def compare(args: argparse.Namespace) -> None:
         of_seed = decode_all(work, seed, args.rounds)
         show_tables(work, seed, of_seed)
         decoded += of_seed
-    figures = table_2.record(decoded)
-    print("\n" + table_2.section(figures))
-    table_2.write(figures)
+    figures = table_2.record(decoded, work / "data" / "text" / "test.de")
+    for table in (table_2, table_3):
+        print("\n" + table.section(figures))
+        write_section(table_2.PAGE, table.SECTION, table.section(figures))
 
 
 def train(work: Path, recipe: en_de.Recipe, model: Model) -> None:
@@ -132,14 +125,8 @@ def decode(
 
 
 def show_tables(work: Path, seed: int, decoded: list[Decoded]) -> None:
-    """Print the tables of one seed, and write them as Markdown."""
+    """Print the comparisons of one seed, and write them as Markdown."""
     tables = [show_comparison(decoded, *setting) for setting in SETTINGS]
-    by_paper = [run for run in decoded if (run.beam, run.batch_size) == SETTINGS[0]]
-    baseline, proposed = (
-        next(run.hypotheses for run in by_paper if run.method == title)
-        for title in (BASELINE, PROPOSED)
-    )
-    tables.append(show_precision(work / "data" / "text" / "test.de", baseline, proposed))
     atomic_files.write_text(work / f"tables-{seed}.md", "\n\n".join(tables) + "\n")
 
 

@@ -1,20 +1,22 @@
 """Table 2 of Imamura and Sumita (WAT 2020) beside ours, in examples/RESULTS.md."""
 
 import statistics
+from pathlib import Path
 from typing import Any, Optional
 
 from examples.common import commands
 from examples.common.en_de import TEST_TEXT
 from examples.common.figures import write_figures
 from examples.common.significance import differs
-from examples.common.table import checksum, mean, origins, signed, untitled, write_section
+from examples.common.table import checksum, mean, origins, signed, untitled
 from examples.common.training_text import read
 
+from . import table_3
 from .comparison import Decoded, Groups, rate_of_tokens, rounds_of
 from .models import BASELINE, MARKED, METHODS, PROPOSED, RIGHT_TO_LEFT, UNIDIRECTIONAL
 
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
-FIGURES = commands.ROOT / "benchmarks" / "double_token_table_2.json"
+FIGURES = commands.ROOT / "benchmarks" / "double_token.json"
 # The name of the section in the page.
 SECTION = "double-token table 2"
 # The paper's batch size, and its beam width.
@@ -31,14 +33,19 @@ THE_PAPER = {
 }
 
 
-def record(decoded: list[Decoded]) -> list[dict[str, Any]]:
-    """Write the figures of all seeds to the file; returns them."""
+def record(decoded: list[Decoded], text: Path) -> list[dict[str, Any]]:
+    """Write the figures of all seeds to the file; returns them.
+
+    Args:
+        text: the references in subwords, for Table 3.
+    """
+    references = dict(enumerate(read(text)))
     figures = []
     for beam in dict.fromkeys(run.beam for run in decoded if run.batch_size == BATCH_SIZE):
         groups = rounds_of(decoded, beam, BATCH_SIZE)
         for method in dict.fromkeys(method for method, _ in groups):
             seeds = [
-                figures_of(groups[method, seed], groups[BASELINE, seed])
+                figures_of(groups[method, seed], groups[BASELINE, seed], references)
                 for one, seed in groups
                 if one == method
             ]
@@ -48,15 +55,19 @@ def record(decoded: list[Decoded]) -> list[dict[str, Any]]:
     return figures
 
 
-def figures_of(rounds: list[Decoded], baseline: list[Decoded]) -> dict[str, Any]:
+def figures_of(
+    rounds: list[Decoded], baseline: list[Decoded], references: dict[int, str]
+) -> dict[str, Any]:
     """The figures of one method with one seed."""
     run = rounds[0]
     steps = {} if run.steps is None else {"steps": round(run.steps / baseline[0].steps, 3)}
+    in_table_3 = run.beam == BEAM and run.method in (BASELINE, PROPOSED)
     return {
         "seed": run.seed,
         "bleu": round(run.bleu, 2),
         **steps,
         "tokens_per_second": round(rate_of_tokens(rounds, baseline), 3),
+        **(table_3.precisions(run.hypotheses, references) if in_table_3 else {}),
         "sha256": checksum(run.translations),
         **commands.origin(run.output),
     }
@@ -76,11 +87,6 @@ def marks_of(method: str, groups: Groups) -> str:
         if model_of[method] != model_of[than] and differs(own, base, read(TEST_TEXT)):
             marks += mark
     return marks
-
-
-def write(figures: list[dict[str, Any]]) -> None:
-    """Write the section of the page."""
-    write_section(PAGE, SECTION, section(figures))
 
 
 def section(figures: list[dict[str, Any]]) -> str:

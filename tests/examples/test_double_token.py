@@ -11,7 +11,7 @@ from fairseq import options
 from examples.common import en_de, significance
 from examples.common.table import Run, checksum, shortened
 from examples.common.training_text import read
-from examples.double_token import comparison, precision, table_2
+from examples.double_token import comparison, models, table_2, table_3
 from examples.double_token import run as example
 from tests.support import command_line, example_in_process
 
@@ -30,9 +30,10 @@ def small(corpus, blockwise, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(table_2, "BEAM", 4)
     monkeypatch.setattr(table_2, "FIGURES", tmp_path / "figures.json")
     monkeypatch.setattr(table_2, "PAGE", tmp_path / "page.md")
-    marks = f"<!-- {table_2.SECTION} -->\n<!-- end of {table_2.SECTION} -->\n"
-    (tmp_path / "page.md").write_text(marks, encoding="utf-8")
-    monkeypatch.setattr(precision, "LONGER_THAN", 7)
+    sections = (table_2.SECTION, table_3.SECTION)
+    marks = [f"<!-- {section} -->\n<!-- end of {section} -->\n" for section in sections]
+    (tmp_path / "page.md").write_text("".join(marks), encoding="utf-8")
+    monkeypatch.setattr(table_3, "LONGER_THAN", 7)
     # Most of the time would be spent on them; test_table_2_of_two_seeds has more.
     monkeypatch.setattr(significance, "TRIALS", 100)
     arguments = ["run.py", "--workdir", str(tmp_path), "--rounds", "1", "--seeds", "1", "2"]
@@ -92,15 +93,14 @@ def test_all_stages(small, tmp_path, capsys):
         output = (folder / "generate-test.txt").read_text(encoding="utf-8")
         lengths = [len(text.split()) for text in command_line.hypotheses(output).values()]
         steps = sum(length // 2 + 1 for length in lengths) / len(lengths)
-        assert cells(tables[3])[example.PROPOSED]["steps per sentence"] == f"{steps:.1f}"
-        assert "Precision" in tables[4]
-        ends = ["∞ ∞", "5 0", "10 0", "15 0", "0 5", "0 10", "0 15"]
-        assert [" ".join(row[:2]) for row in rows(tables[5])] == ends
+        assert cells(tables[3])[models.PROPOSED]["steps per sentence"] == f"{steps:.1f}"
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     lines = {line.split(" | ")[0].strip("| "): line for line in page.splitlines()}
     for title in titles:
         assert lines[title].startswith(f"| {title} | 2 | ")
         assert "±" in lines[title]
+    ends = ["∞ ∞", "5 0", "10 0", "15 0", "0 5", "0 10", "0 15"]
+    assert [" ".join(row[:2]) for row in rows(page)[-7:]] == ends
 
     before = len(small)
     example.main()
@@ -128,29 +128,49 @@ def test_every_command_parses():
 # --- the tables ----------------------------------------------------------------------------------
 
 
-def test_precision_at_the_ends(tmp_path, monkeypatch):
+def test_precision_at_the_ends(monkeypatch):
     """Long references only; both sides are cut; what is found too often does not count."""
-    references = ["a b c d e f g h i j", "too short", "a a b b c c d d e e"]
-    path = tmp_path / "references"
-    path.write_text("\n".join(references) + "\n", encoding="utf-8")
+    references = dict(enumerate(["a b c d e f g h i j", "too short", "a a b b c c d d e e"]))
     baseline = {0: "a b c d x x x x x x", 1: "too short", 2: "a a a a a e e"}
-    proposed = {0: references[0], 1: "x", 2: references[2]}
-    monkeypatch.setattr(precision, "LONGER_THAN", 9)
-    table = precision.show_precision(path, baseline, proposed)
-    assert table.startswith("Precision, 2 sentences with references of over 9 subwords.")
-    found = {tuple(row[:2]): row[2:] for row in rows(table)}
+    monkeypatch.setattr(table_3, "LONGER_THAN", 9)
+
+    def of(hypotheses):
+        found = table_3.precisions(hypotheses, references)
+        assert found["sentences"] == 2
+        return [dict(zip(table_3.ENDS, row)) for row in found["precision"]]
+
+    words, fours = of(baseline)
     # 4 + 2 a + 2 e of 17 tokens; of 7 + 4 four-grams only "a b c d".
-    assert found["∞", "∞"] == ["47.1%", "100.0% (+52.9%)", "9.1%", "100.0% (+90.9%)"]
+    assert (words[None, None], fours[None, None]) == (round(8 / 17, 5), round(1 / 11, 5))
     # a b c d and a a of ten tokens; the right ends share e e alone.
-    assert found["5", "0"] == ["60.0%", "100.0% (+40.0%)", "25.0%", "100.0% (+75.0%)"]
-    assert found["0", "5"] == ["20.0%", "100.0% (+80.0%)", "0.0%", "100.0% (+100.0%)"]
+    assert (words[5, 0], fours[5, 0], words[0, 5], fours[0, 5]) == (0.6, 0.25, 0.2, 0)
+    assert all(value == 1 for row in of(references) for value in row.values())
+    monkeypatch.setattr(table_3, "LONGER_THAN", 10)
+    assert table_3.precisions(baseline, references) == {
+        "sentences": 0,
+        "precision": [[0.0] * 7] * 2,
+    }
 
 
-def test_no_long_sentences(tmp_path):
-    path = tmp_path / "references"
-    path.write_text("a b\n", encoding="utf-8")
-    table = precision.show_precision(path, {0: "a"}, {0: "a"})
-    assert table == "Precision, 0 sentences with references of over 30 subwords."
+def test_table_3_has_the_differences_of_seeds():
+    def row(method, *values):
+        seeds = [
+            {"date": "today", "commit": "c", "processor": "p", "sentences": 9}
+            | {"precision": [[value] * 7, [value / 2] * 7]}
+            for value in values
+        ]
+        return {"method": method, "beam": 10, "seeds": seeds}
+
+    figures = [row(models.BASELINE, 0.5, 0.6), row(models.PROPOSED, 0.52, 0.61)]
+    figures += [{"method": "Double-token L2R", "beam": 10, "seeds": [{"seed": 1}]}]
+    table = table_3.section(figures)
+    assert "9 sentences" in table and "over seeds (2)" in table
+    first = rows(table)[0]
+    assert first == ["∞", "∞", "59.8% (+0.1%)", "55.0% (+1.5 ± 0.7%)", "18.9% (-0.7%)"] + [
+        "27.5% (+0.8 ± 0.4%)"
+    ]
+    one = [dict(row, seeds=row["seeds"][:1]) for row in figures]
+    assert rows(table_3.section(one))[6][3] == "50.0% (+2.0%)"
 
 
 @pytest.fixture
@@ -174,13 +194,13 @@ def test_ratios_are_of_the_same_round(decoded):
     texts = [f"text {i}" for i in range(20)]
     runs = []
     for seconds in (1.0, 8.0, 2.0):
-        runs.append(decoded(example.BASELINE, texts, seconds=seconds))
+        runs.append(decoded(models.BASELINE, texts, seconds=seconds))
         runs.append(decoded("Single-token L2R, by fairseq", texts, seconds=seconds))
         runs.append(decoded("Single-token R2L", texts, seconds=2 * seconds))
-        runs.append(decoded(example.PROPOSED, texts, seconds=seconds / 4, steps=55))
+        runs.append(decoded(models.PROPOSED, texts, seconds=seconds / 4, steps=55))
     table = cells(comparison.show_comparison(runs, 10, 32))
-    assert table[example.PROPOSED] == {
-        "method": example.PROPOSED,
+    assert table[models.PROPOSED] == {
+        "method": models.PROPOSED,
         "BLEU": "12.50",
         "steps per sentence": "2.8",
         "ratio of steps": "0.55",
@@ -211,17 +231,17 @@ def test_table_2_of_two_seeds(decoded, tmp_path, monkeypatch):
         for seed, bleu in ((1, 10.0), (2, 12.0))
         for beam in (10, 1)
         for run in (
-            decoded(example.BASELINE, even, seed, beam, 20.0),
+            decoded(models.BASELINE, even, seed, beam, 20.0),
             decoded("Single-token L2R, by fairseq", even, seed, beam, 20.0),
             decoded("Single-token R2L", nothing if beam == 1 else odd, seed, beam, bleu),
             # Decoded with beam 10 alone, and with one seed.
             *[decoded("Double-token L2R", nothing, seed, beam, 20.0)] * ((beam, seed) == (10, 1)),
             # Worse in one seed alone.
             decoded("Double-token R2L", (even, nothing)[seed - 1], seed, beam, bleu),
-            decoded(example.PROPOSED, [f"{seed} is wrong"] * 20, seed, beam, bleu, 1 / seed, 55),
+            decoded(models.PROPOSED, [f"{seed} is wrong"] * 20, seed, beam, bleu, 1 / seed, 55),
         )
     ]
-    figures = table_2.record(runs)
+    figures = table_2.record(runs, tmp_path / "references")
     assert json.loads(table_2.FIGURES.read_text(encoding="utf-8")) == figures
     assert {seed["date"] for row in figures for seed in row["seeds"]} == {"today"}
     spread = "11.00 ± 1.41"
@@ -229,8 +249,8 @@ def test_table_2_of_two_seeds(decoded, tmp_path, monkeypatch):
     def of(title):
         return table_2.line(title, figures)
 
-    assert of(example.BASELINE) == {
-        "method": example.BASELINE,
+    assert of(models.BASELINE) == {
+        "method": models.BASELINE,
         "seeds": "2",
         "the paper: BLEU": "26.45 ‡",
         "BLEU, beam 10": "20.00 ± 0.00 §",
@@ -242,7 +262,7 @@ def test_table_2_of_two_seeds(decoded, tmp_path, monkeypatch):
     assert of("Single-token L2R, by fairseq")["steps"] == ""
     assert of("Single-token R2L")["BLEU, beam 10"] == f"{spread} §"
     assert of("Double-token R2L")["BLEU, beam 10"] == f"{spread} †‡§"
-    proposed = of(example.PROPOSED)
+    proposed = of(models.PROPOSED)
     assert (proposed["seeds"], proposed["steps"], proposed["tokens/s"]) == ("2", "0.55", "1.50")
     assert proposed["BLEU, beam 10"] == f"{spread} †‡"
     assert proposed["BLEU, beam 1"] == f"{spread} †"
@@ -250,8 +270,9 @@ def test_table_2_of_two_seeds(decoded, tmp_path, monkeypatch):
     assert of("Mask-Predict (4 iterations)")["seeds"] == "not trained"
 
 
-def test_table_2_has_the_figures_of_the_file():
+def test_tables_have_the_figures_of_the_file():
     figures = json.loads(table_2.FIGURES.read_text(encoding="utf-8"))
-    assert table_2.section(figures) in table_2.PAGE.read_text(encoding="utf-8")
+    page = table_2.PAGE.read_text(encoding="utf-8")
+    assert table_2.section(figures) in page and table_3.section(figures) in page
     trained = {title for title in table_2.THE_PAPER if not title.startswith("Mask-Predict")}
     assert trained <= {method.title for method in example.METHODS}
