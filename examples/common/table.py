@@ -167,10 +167,14 @@ def untitled(rows: list[dict[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def mean(values: list[float]) -> str:
-    """The mean, with the standard deviation if there are several values."""
-    written = f"{statistics.mean(values):.2f}"
-    return written if len(values) == 1 else f"{written} ± {statistics.stdev(values):.2f}"
+def mean(values: list[float], digits: int = 2, sign: str = "") -> str:
+    """The mean, with the standard deviation if there are several values.
+
+    Args:
+        sign: ``"+"`` for differences.
+    """
+    written = f"{statistics.mean(values):{sign}.{digits}f}"
+    return written if len(values) == 1 else f"{written} ± {statistics.stdev(values):.{digits}f}"
 
 
 def between_marks(page: str, name: str, text: str) -> str:

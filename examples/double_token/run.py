@@ -68,8 +68,9 @@ def compare(args: argparse.Namespace) -> None:
         decoded += of_seed
     figures = table_2.record(decoded, work / "data" / "text" / "test.de")
     for table in (table_2, table_3):
-        print("\n" + table.section(figures))
-        write_section(table_2.PAGE, table.SECTION, table.section(figures))
+        section = table.section(figures)
+        print("\n" + section)
+        write_section(table_2.PAGE, table.SECTION, section)
 
 
 def train(work: Path, recipe: en_de.Recipe, model: Model) -> None:

@@ -39,7 +39,7 @@ def record(decoded: list[Decoded], text: Path) -> list[dict[str, Any]]:
     Args:
         text: the references in subwords, for Table 3.
     """
-    references = dict(enumerate(read(text)))
+    references, lines = dict(enumerate(read(text))), read(TEST_TEXT)
     figures = []
     for beam in dict.fromkeys(run.beam for run in decoded if run.batch_size == BATCH_SIZE):
         groups = rounds_of(decoded, beam, BATCH_SIZE)
@@ -49,7 +49,7 @@ def record(decoded: list[Decoded], text: Path) -> list[dict[str, Any]]:
                 for one, seed in groups
                 if one == method
             ]
-            marks = marks_of(method, groups)
+            marks = marks_of(method, groups, lines)
             figures.append({"method": method, "beam": beam, "marks": marks, "seeds": seeds})
     write_figures(FIGURES, figures)
     return figures
@@ -73,7 +73,7 @@ def figures_of(
     }
 
 
-def marks_of(method: str, groups: Groups) -> str:
+def marks_of(method: str, groups: Groups, lines: list[str]) -> str:
     """The methods from which BLEU differs significantly, over the seeds that both have."""
     model_of = {method.title: method.model for method in METHODS}
     marks = ""
@@ -84,7 +84,7 @@ def marks_of(method: str, groups: Groups) -> str:
         )
         # Methods of the same model are excluded, since the test finds even one different sentence
         # significant.
-        if model_of[method] != model_of[than] and differs(own, base, read(TEST_TEXT)):
+        if model_of[method] != model_of[than] and differs(own, base, lines):
             marks += mark
     return marks
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Optional
 
-from examples.common.table import origins, untitled
+from examples.common.table import mean, origins, untitled
 
 from .models import BASELINE, PROPOSED
 
@@ -82,7 +82,8 @@ def section(figures: list[dict[str, Any]]) -> str:
                 [100 * seed["precision"][j][i] for seed in seeds] for seeds in (baseline, proposed)
             )
             row[f"{order}-gram, the paper"] = papers[j]
-            row[f"{order}-gram"] = f"{statistics.mean(theirs):.1f}% ({change(theirs, own)}%)"
+            change = mean([b - a for a, b in zip(theirs, own)], digits=1, sign="+")
+            row[f"{order}-gram"] = f"{statistics.mean(theirs):.1f}% ({change}%)"
         rows.append(row)
     return f"{origins([*baseline, *proposed])}\n\n{title}\n\n{untitled(rows)}\n"
 
@@ -90,10 +91,3 @@ def section(figures: list[dict[str, Any]]) -> str:
 def shown(n_tokens: Optional[int]) -> str:
     """A number of tokens in the paper's notation."""
     return "∞" if n_tokens is None else str(n_tokens)
-
-
-def change(theirs: Sequence[float], own: Sequence[float]) -> str:
-    """The mean difference, with the standard deviation if there are several seeds."""
-    differences = [b - a for a, b in zip(theirs, own)]
-    written = f"{statistics.mean(differences):+.1f}"
-    return written if len(own) == 1 else f"{written} ± {statistics.stdev(differences):.1f}"
