@@ -7,22 +7,15 @@ from . import commands
 N_AVERAGED = 10
 
 
-def train_and_average(folder: Path, command: list) -> None:
-    """Run a training into a folder unless it has finished, and average its checkpoints."""
-    if not commands.finished(folder):
-        commands.run(command)
-        commands.mark_finished(folder)
-    average(folder)
+def train_and_average(folder: Path, command: list) -> Path:
+    """Run a training into a folder unless it has finished; return the average of its checkpoints.
 
-
-def average(folder: Path) -> None:
-    """Write the average of a training's last checkpoints to ``averaged.pt`` in its folder."""
+    The average of the last checkpoints is ``averaged.pt`` in the folder.
+    """
     averaged = folder / "averaged.pt"
-    if not averaged.exists():
-        commands.run(
-            [
-                *commands.module("fairseq_fastdec", "average-checkpoints"),
-                "--inputs", folder, "--num-update-checkpoints", N_AVERAGED,
-                "--output", averaged,
-            ]
-        )  # fmt: skip
+    averaging = [
+        *commands.module("fairseq_fastdec", "average-checkpoints"),
+        "--inputs", folder, "--num-update-checkpoints", N_AVERAGED, "--output", averaged,
+    ]  # fmt: skip
+    commands.stage(folder, command, averaging)
+    return averaged

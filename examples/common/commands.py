@@ -8,17 +8,24 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from datetime import date
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, TypeVar
 
 from benchmarks.processor import processor
+from fairseq_fastdec.processes.cores import n_usable, usable_cores
 
 from .table import translated_line
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "fairseq_fastdec"
+# The threads of torch in a process that it starts.
+THREADS = "OMP_NUM_THREADS"
+T = TypeVar("T")
+_stages: dict[Path, threading.Lock] = {}
 
 
 @contextlib.contextmanager
@@ -43,12 +50,20 @@ def finished(directory: Path) -> bool:
 
 
 def commit() -> str:
-    """The commit of this checkout; ``-dirty`` if files have changed; empty without git."""
+    """The commit of this checkout; empty without git.
+
+    It ends in ``-dirty`` if files have changed, except pages and figures: commands write these.
+    """
     if shutil.which("git") is None:
         return ""
-    described = ["git", "describe", "--always", "--dirty"]
-    done = subprocess.run(described, cwd=ROOT, capture_output=True, text=True)
-    return done.stdout.strip()
+    revision = git("describe", "--always").stdout.strip()
+    changed = git("diff", "--quiet", "HEAD", "--", ".", ":!*.md", ":!benchmarks/*.json")
+    return f"{revision}-dirty" if revision and changed.returncode else revision
+
+
+def git(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run git in this checkout."""
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True)
 
 
 def provenance() -> dict[str, str]:
@@ -83,6 +98,54 @@ def mark_finished(directory: Path) -> None:
 def origin(directory: Path) -> dict[str, str]:
     """Where the results of a finished stage are from, see :func:`provenance`."""
     return json.loads((directory / "finished").read_text(encoding="utf-8"))
+
+
+def stage(folder: Path, *commands: list) -> None:
+    """Run commands that write into a folder, unless they have finished.
+
+    Other threads that need the folder wait.
+    """
+    with _stages.setdefault(folder, threading.Lock()):
+        if not finished(folder):
+            for command in commands:
+                run(command)
+            mark_finished(folder)
+
+
+def side_by_side(trainings: Sequence[Callable[[], T]]) -> list[T]:
+    """Run trainings on all cores that this process may use, each with one thread.
+
+    fairseq-train with one thread computes the same model each time on the same kind of processor,
+    even if it is interrupted and continued. With more threads, sums have another order.
+
+    Returns:
+        their results
+
+    Raises:
+        SystemExit: if a command fails, after those that are running.
+    """
+    with one_thread(), ThreadPoolExecutor(n_usable(usable_cores())) as pool:
+        futures = [pool.submit(training) for training in trainings]
+        try:
+            ended, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        for future in ended:
+            future.result()
+        return [future.result() for future in futures]
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let commands use one thread each."""
+    before = os.environ.get(THREADS)
+    os.environ[THREADS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[THREADS]
+        if before is not None:
+            os.environ[THREADS] = before
 
 
 def run(

@@ -138,12 +138,11 @@ def train_baseline(
     begins_with: Optional[Path] = None,
 ) -> None:
     """Train a stock transformer; see :func:`train_command` for ``begins_with``."""
-    if not commands.finished(work / name):
-        commands.run(
-            train_command(work / data, work / name, recipe, seed=seed, begins_with=begins_with)
-            + [*recipe.baseline_options, *BASELINE]
-        )
-        commands.mark_finished(work / name)
+    commands.stage(
+        work / name,
+        train_command(work / data, work / name, recipe, seed=seed, begins_with=begins_with)
+        + [*recipe.baseline_options, *BASELINE],
+    )
 
 
 def distil(
@@ -159,18 +158,16 @@ def distil(
     longer than their source are repetitive, and left out.
     """
     folder = work / name
-    if commands.finished(folder):
-        return
-    commands.run(
+    commands.stage(
+        folder,
         [
             *commands.module("fairseq_fastdec", "distill"), work / data,
             *(options or [*plugin_options(), "--decoding", "greedy", "--beam", "1"]),
             "--path", work / teacher, "--destdir", folder, "--batch-size", "64",
             "--max-len-a", "1.5", "--max-len-b", "20",
             "--drop-longer-a", "1.5", "--drop-longer-b", "5",
-        ]
+        ],
     )  # fmt: skip
-    commands.mark_finished(folder)
 
 
 def heads_options(block_size: int, block_heads: str = "parallel") -> list:

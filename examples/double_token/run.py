@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Tables 2 and 3 of Imamura and Sumita (WAT 2020), for models of several seeds.
 
-    python examples/double_token/run.py --cpu-autocast --seeds 1 2 3    # 16 hours on one core
+    python examples/double_token/run.py --cpu-autocast --seeds 1 2 3    # 8 hours on two cores
 
 As in the paper, the models are trained from scratch for the same time, and differ only in the order
 of tokens and the number of tokens per step. Two more begin with a trained model. All learn the
 translations of one teacher, the bundled model of ../en_de, of the training data and of crossed
 sentences (../common/crossing.py).
 
-Every command is printed. Stages with existing results are skipped, so an interrupted run can be
-resumed. The figures of all seeds replace ``benchmarks/double_token.json`` and the tables of
-examples/RESULTS.md.
+Every command is printed. Models are trained on all cores, each with one thread. Stages with
+existing results are skipped, so an interrupted run can be resumed. The figures of all seeds replace
+``benchmarks/double_token.json`` and the tables of examples/RESULTS.md.
 """
 
 import argparse
@@ -59,10 +59,10 @@ def compare(args: argparse.Namespace) -> None:
     en_de.prepare(work, recipe)
     without_references(work, "sources", partial(with_crossed, n=N_CROSSED, seed=13))
     en_de.distil(work, TEACHER, data="sources")
+    models = [model.of_seed(seed) for seed in args.seeds for model in MODELS]
+    commands.side_by_side([partial(train, work, recipe, model) for model in models])
     decoded = []
     for seed in args.seeds:
-        for model in MODELS:
-            train(work, recipe, model.of_seed(seed))
         of_seed = decode_all(work, seed, args.rounds)
         show_tables(work, seed, of_seed)
         decoded += of_seed
@@ -74,7 +74,9 @@ def compare(args: argparse.Namespace) -> None:
 
 
 def train(work: Path, recipe: en_de.Recipe, model: Model) -> None:
-    """Train one model, and average its last checkpoints."""
+    """Train one model, after the one that it begins with, and average its last checkpoints."""
+    if model.begins_with:
+        train(work, recipe, model.begins_with)
     train_and_average(work / model.name, training_command(work, recipe, model))
 
 

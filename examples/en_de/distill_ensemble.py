@@ -57,8 +57,7 @@ def train(work: Path, recipe: en_de.Recipe, name: str, data: str, options: list,
     command = en_de.train_command(
         work / data, folder, recipe, save_every=SAVE_EVERY, keep=N_AVERAGED, seed=seed
     )
-    train_and_average(folder, [*command, *en_de.BASELINE, *options, "--disable-validation"])
-    return folder / "averaged.pt"
+    return train_and_average(folder, [*command, *en_de.BASELINE, *options, "--disable-validation"])
 
 
 def mix(work: Path) -> None:

@@ -60,15 +60,13 @@ def parse_args() -> argparse.Namespace:
 def train_blockwise(work: Path, recipe: en_de.Recipe, block_heads: str) -> str:
     """Train four heads on the frozen baseline; return the name of their folder."""
     name = "frozen" if block_heads == "parallel" else f"frozen_{block_heads}"
-    folder = work / name
-    if commands.finished(folder):
-        return name
-    data, base = work / "distilled" / "data", work / "baseline" / "checkpoint_last.pt"
-    commands.run(
+    folder, data = work / name, work / "distilled" / "data"
+    base = work / "baseline" / "checkpoint_last.pt"
+    commands.stage(
+        folder,
         [*en_de.train_command(data, folder, recipe, begins_with=base), *recipe.blockwise_options]
-        + [*en_de.heads_options(4, block_heads), "--freeze-base"]
+        + [*en_de.heads_options(4, block_heads), "--freeze-base"],
     )
-    commands.mark_finished(folder)
     return name
 
 

@@ -78,15 +78,12 @@ def add_heads(work: Path, recipe: en_de.Recipe, base: Path) -> None:
 
 def train(work: Path, recipe: en_de.Recipe) -> None:
     """Train only the heads."""
-    folder = work / "heads"
-    if not commands.finished(folder):
-        data = work / "distilled" / "data"
-        command = en_de.train_command(
-            data, folder, recipe, save_every=SAVE_EVERY, begins_with=work / "base.pt"
-        )
-        heads = en_de.heads_options(BLOCK_SIZE, "sequential")
-        commands.run([*command, *heads, *TRAINING, "--freeze-base"])
-        commands.mark_finished(folder)
+    folder, data = work / "heads", work / "distilled" / "data"
+    command = en_de.train_command(
+        data, folder, recipe, save_every=SAVE_EVERY, begins_with=work / "base.pt"
+    )
+    heads = en_de.heads_options(BLOCK_SIZE, "sequential")
+    commands.stage(folder, [*command, *heads, *TRAINING, "--freeze-base"])
 
 
 def row_of(work: Path, model: Path, name: str, options: list) -> dict[str, str]:

@@ -134,16 +134,14 @@ def prepare(work: Path, size: Size) -> None:
 
 def train(work: Path, size: Size) -> None:
     """Train a stock LSTM."""
-    if commands.finished(work / "lstm"):
-        return
-    commands.run(
+    commands.stage(
+        work / "lstm",
         [
             *commands.fairseq("train"), work / "data", *plugin_options(), *NETWORK,
             *size.training, *en_de.optimizer_options(), "--criterion", "cross_entropy",
             *en_de.saving_options(work / "lstm", save_every=250),
-        ]
+        ],
     )  # fmt: skip
-    commands.mark_finished(work / "lstm")
 
 
 def decode(work: Path, rounds: int, cpu_time: bool) -> dict[str, list[Run]]:

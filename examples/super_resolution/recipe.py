@@ -128,19 +128,18 @@ def _schedule(lr: float, warmup: int, updates: int) -> list[str]:
 
 def _train(work: Path, name: str, schedule: list[str], options: list) -> Path:
     folder = work / name
-    if not commands.finished(folder):
-        commands.run(
-            [
-                *commands.fairseq("train"), work / "data", *_plugin_options(), *NETWORK,
-                *schedule, *options,
-                "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "1.0",
-                "--seed", "1", "--num-workers", "0", "--validate-interval", "100",
-                "--save-interval-updates", SAVE_EVERY, "--keep-interval-updates", "1",
-                "--no-epoch-checkpoints", "--log-format", "simple", "--log-interval", "50",
-                "--save-dir", folder,
-            ]
-        )  # fmt: skip
-        commands.mark_finished(folder)
+    commands.stage(
+        folder,
+        [
+            *commands.fairseq("train"), work / "data", *_plugin_options(), *NETWORK,
+            *schedule, *options,
+            "--optimizer", "adam", "--adam-betas", "(0.9,0.98)", "--clip-norm", "1.0",
+            "--seed", "1", "--num-workers", "0", "--validate-interval", "100",
+            "--save-interval-updates", SAVE_EVERY, "--keep-interval-updates", "1",
+            "--no-epoch-checkpoints", "--log-format", "simple", "--log-interval", "50",
+            "--save-dir", folder,
+        ],
+    )  # fmt: skip
     return folder / "checkpoint_last.pt"
 
 

@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,8 +42,13 @@ def build(work: Path, members: Sequence[Member]) -> Path:
         return directory
     directory.mkdir(exist_ok=True)
     en_de.prepare(work, members[0].recipe)
+    commands.side_by_side(
+        [
+            partial(en_de.train_baseline, work, member.recipe, member.folder, seed=member.seed)
+            for member in members
+        ]
+    )
     for number, member in enumerate(members, start=1):
-        en_de.train_baseline(work, member.recipe, member.folder, seed=member.seed)
         checkpoint = work / member.folder / "checkpoint_last.pt"
         shutil.copy(checkpoint, directory / f"model{number}.pt")
     for language in ("en", "de"):

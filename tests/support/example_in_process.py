@@ -61,6 +61,8 @@ def on_letters(corpus, monkeypatch, caplog, *texts: str) -> list[str]:
                 shutil.copy(corpus.parent / text, work / "data" / "text")
 
     monkeypatch.setattr(commands, "run", run)
+    # A process has one fairseq.
+    monkeypatch.setattr(commands, "side_by_side", lambda calls: [call() for call in calls])
     monkeypatch.setattr(en_de, "prepare", prepare)
     scoring = ["--gen-subset", "test", "--scoring", "sacrebleu", "--num-workers", "0"]
     monkeypatch.setattr(en_de, "test_options", lambda work: scoring)
