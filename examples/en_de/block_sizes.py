@@ -13,11 +13,12 @@ package's loss and heads.
 
 Every command is printed. Models are trained on all cores, each with one thread. An interrupted run
 is resumed, and existing results are not computed again. Cells are written to
-``benchmarks/block_sizes.json``, and the tables of ``--size medium`` to examples/RESULTS.md.
-``--rounds`` measures Figure 4.
+``benchmarks/block_sizes.json``, where all seeds of a cell replace those of an earlier command, and
+the tables of ``--size medium`` to examples/RESULTS.md. ``--rounds`` measures Figure 4.
 """
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,13 @@ import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import arguments, commands, en_de, significance
 from examples.common.figures import add_figures
 from examples.common.table import Run, checksum, mean_block_size, read_run
+from examples.common.training_text import read
 from examples.en_de import figure_4, table_1
 from examples.en_de.cells import ACCEPTANCE, BLOCK_SIZES, HEADS, SETTINGS, Cell
 from fairseq_fastdec.translating.command_line import positive
 
 FIGURES = commands.ROOT / "benchmarks" / "block_sizes.json"
-KEY = ("size", *Cell._fields)  # of a row
+KEY = ("size", *table_1.FIELDS)  # of a row
 # The beam search of Vaswani et al. (2017), used by the paper's teacher.
 BEAM_SEARCH = ["--decoding", "beam", "--beam", "4", "--lenpen", "0.6"]
 TEACHERS_SEED = 4
@@ -83,39 +85,38 @@ def make_tables(args: argparse.Namespace) -> None:
     recipe = en_de.asked_for(en_de.RECIPES[args.size], args)
     work = arguments.sized_workdir(args, "block_sizes")
     en_de.prepare(work, recipe)
-    rows = cells(args)
-    models = dict.fromkeys(cell._replace(acceptance="exact") for cell in rows)
+    by_seed = [cells(args, seed) for seed in args.seeds]
+    models = dict.fromkeys(cell._replace(acceptance="exact") for own in by_seed for cell in own)
     commands.side_by_side([partial(train, work, recipe, cell) for cell in models])
     figures = []
-    for cell in rows:
-        figures = add_figures(FIGURES, [{"size": args.size, **row_of(work, cell)}], KEY)
+    for of_seeds in zip(*by_seed):
+        figures = add_figures(FIGURES, [{"size": args.size, **row_of(work, of_seeds)}], KEY)
     of_size = [row for row in figures if row["size"] == args.size]
     print("\n" + table_1.section(of_size))
     if args.size == "medium":
         table_1.write(of_size)
     if args.rounds:
-        first = [row for row in of_size if row["seed"] == args.seeds[0]]
-        measured = figure_4.measured(work, first, args.rounds)
+        sizes = {cell: mean_block_size(decoded(work, cell)[0]) for cell in by_seed[0]}
+        measured = figure_4.measured(work, sizes, args.rounds)
         print("\n" + figure_4.section(measured))
         if args.size == "medium":
             figure_4.write(measured)
 
 
-def cells(args: argparse.Namespace) -> list[Cell]:
-    """All cells of the command line."""
+def cells(args: argparse.Namespace, seed: int) -> list[Cell]:
+    """All cells of the command line, with a seed."""
     found: list[Cell] = []
-    for seed in args.seeds:
-        for heads in args.heads:
-            for block_size in args.block_sizes:
-                for name in args.settings:
-                    cell = Cell(heads, block_size, name, seed)
-                    if block_size == 1:
-                        found += [cell.base] * (cell.base not in found)
-                        continue
-                    allowed = ["exact"]
-                    if SETTINGS[name].fine_tuned:
-                        allowed = acceptances(block_size, args.acceptances)
-                    found += [cell._replace(acceptance=acceptance) for acceptance in allowed]
+    for heads in args.heads:
+        for block_size in args.block_sizes:
+            for name in args.settings:
+                cell = Cell(heads, block_size, name, seed)
+                if block_size == 1:
+                    found += [cell.base] * (cell.base not in found)
+                    continue
+                allowed = ["exact"]
+                if SETTINGS[name].fine_tuned:
+                    allowed = acceptances(block_size, args.acceptances)
+                found += [cell._replace(acceptance=acceptance) for acceptance in allowed]
     return found
 
 
@@ -156,14 +157,25 @@ def train(work: Path, recipe: en_de.Recipe, cell: Cell) -> None:
         )
 
 
-def row_of(work: Path, cell: Cell) -> dict[str, Any]:
-    """Decode with a cell's model and one kind of acceptance."""
+def row_of(work: Path, cells: Sequence[Cell]) -> dict[str, Any]:
+    """Decode with a cell's models of all seeds and one kind of acceptance."""
+    own, base = (
+        [decoded(work, cell)[1].translations for cell in of_seeds]
+        for of_seeds in (cells, [cell.base for cell in cells])
+    )
+    return {
+        **{name: value for name, value in cells[0]._asdict().items() if name != "seed"},
+        "differs_from_base": significance.differs(own, base, read(en_de.TEST_TEXT)),
+        "seeds": [{"seed": cell.seed, **figures_of(work, cell)} for cell in cells],
+    }
+
+
+def figures_of(work: Path, cell: Cell) -> dict[str, Any]:
+    """The figures of a cell with one seed."""
     output, run = decoded(work, cell)
     return {
-        **cell._asdict(),
         "bleu": round(run.bleu, 2),
         "mean_block_size": round(mean_block_size(output), 3),
-        "differs_from_base": cell != cell.base and differs(work, cell, run),
         "sha256": checksum(run.translations),
         **commands.origin(output),
     }
@@ -176,13 +188,6 @@ def decoded(work: Path, cell: Cell) -> tuple[Path, Run]:
     options = ["--decoding", *method, *ACCEPTANCE[cell.acceptance]]
     output = en_de.decode_in_batches(work, label, work / cell.model / "checkpoint_last.pt", options)
     return output, read_run(output, cell.model, cell.acceptance, en_de.TEST_TEXT)
-
-
-def differs(work: Path, cell: Cell, run: Run) -> bool:
-    """Whether the BLEU of a cell differs significantly from that of its base, decoded greedily."""
-    _, base = decoded(work, cell.base)
-    references = en_de.TEST_TEXT.read_text(encoding="utf-8").split("\n")
-    return significance.differs([run.translations], [base.translations], references)
 
 
 if __name__ == "__main__":

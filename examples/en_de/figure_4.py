@@ -1,6 +1,6 @@
 """Figure 4 of Stern et al. (2018), speed-up against mean accepted block size, on a CPU."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,17 @@ N_SENTENCES = 200
 ENGINES = {"compiled code": "", "torch": "--torch "}
 
 
-def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[dict[str, Any]]:
+def measured(work: Path, sizes: Mapping[Cell, float], rounds: int) -> list[dict[str, Any]]:
     """Decode sentence by sentence with the models that have heads, and those they began with.
 
     Args:
         work: contains the trained models.
-        rows: the figures of Table 1, of which those with exact acceptance are used.
+        sizes: the mean block sizes of cells, of which those with exact acceptance are used.
 
     Returns:
         a figure for each model with heads: its mean block size, and the seconds of the rounds, its
         own and those of the model that it began with
     """
-    sizes = {Cell(*(row[name] for name in Cell._fields)): row["mean_block_size"] for row in rows}
     cells = [cell for cell in sizes if cell.block_size > 1 and cell.acceptance == "exact"]
     source, target = LANGUAGES
     options = [
@@ -52,7 +51,7 @@ def measured(work: Path, rows: Sequence[dict[str, Any]], rounds: int) -> list[di
     return [
         {
             **cell._asdict(),
-            "mean_block_size": sizes[cell],
+            "mean_block_size": round(sizes[cell], 3),
             **commands.provenance(),
             **{
                 engine: [seconds[f"{own.model}, {engine}"] for own in (cell, cell.start)]

@@ -41,7 +41,7 @@ def section(figures: list[dict[str, Any]]) -> str:
     with_heads = [row for row in figures if row["block_size"] > 1]
     accepted = [row for row in with_heads if SETTINGS[row["setting"]].fine_tuned]
     parts = [
-        origins(figures),
+        origins(seed for row in figures for seed in row["seeds"]),
         signed("BLEU / mean accepted block size"),
         untitled([*papers_rows(), *rows(figures, "setting", SETTINGS, acceptance="exact")]),
     ]
@@ -96,17 +96,18 @@ def rows(
             **{name: row[name] for name in left},
         }
         line = lines.setdefault(tuple(begins.values()), {**begins, **dict.fromkeys(columns, "")})
-        same = [own for own in figures if all(own[name] == row[name] for name in FIELDS)]
-        line[row[field]] = summary(same)
+        line[row[field]] = summary(row)
     return list(lines.values())
 
 
-def summary(figures: list[dict[str, Any]]) -> str:
+def summary(row: dict[str, Any]) -> str:
     """BLEU and mean block size of a cell; of several seeds, with standard deviations and number.
 
-    A star marks BLEU that differs from the base's for all seeds.
+    A star marks BLEU that differs from the base's.
     """
-    star = "*" if all(row["differs_from_base"] for row in figures) else ""
-    bleu = mean([row["bleu"] for row in figures])
-    n_seeds = f" ({len(figures)} seeds)" if len(figures) > 1 else ""
-    return f"{bleu}{star} / {mean([row['mean_block_size'] for row in figures])}{n_seeds}"
+    star = "*" if row["differs_from_base"] else ""
+    bleu, size = (
+        mean([seed[name] for seed in row["seeds"]]) for name in ("bleu", "mean_block_size")
+    )
+    n_seeds = f" ({len(row['seeds'])} seeds)" if len(row["seeds"]) > 1 else ""
+    return f"{bleu}{star} / {size}{n_seeds}"

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from fairseq import options
 
 from benchmarks.compare import command as compare
 from examples.common import commands, deeper, en_de
-from examples.common.figures import add_figures
 from examples.common.table import checksum, read_run, shortened, show_table, signed
 from examples.en_de import block_sizes, demo, export, figure_4, table_1
 from fairseq_fastdec.tools.distillation import command
@@ -174,7 +174,8 @@ def told(words, *names):
 def cells(*words):
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", ["block_sizes.py", *words])
-        return block_sizes.cells(block_sizes.parse_args())
+        args = block_sizes.parse_args()
+        return [cell for seed in args.seeds for cell in block_sizes.cells(args, seed)]
 
 
 @pytest.mark.parametrize("heads", block_sizes.HEADS)
@@ -247,35 +248,94 @@ def test_no_minimum_block_is_larger_than_a_block():
     ]  # fmt: skip
 
 
-def test_cells_of_several_seeds_are_one_cell_of_the_table(tmp_path):
-    path = tmp_path / "figures.json"
-    rows = [
-        {
-            **block_sizes.Cell("paper", 4, "both", seed)._asdict(),
-            "bleu": bleu,
-            "mean_block_size": size,
-            "differs_from_base": differs,
-        }
-        for seed, bleu, size, differs in ((1, 26.0, 3.0, True), (2, 27.0, 3.5, False))
-    ]
-    # A row that is written again keeps its place.
-    for row in [*rows, {**rows[1], "differs_from_base": True}, rows[0]]:
-        add_figures(path, [{"size": "medium", **row}], block_sizes.KEY)
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    assert [row["seed"] for row in kept] == [1, 2]
-    assert table_1.rows(rows, "setting", table_1.SETTINGS, acceptance="exact") == [
+@pytest.fixture
+def decoded(tmp_path, monkeypatch):
+    """Models with heads have other outputs than their bases in the sentences of some seeds."""
+    references = tmp_path / "test.de"
+    references.write_text("Die Datei wird gespeichert .\n" * 40)
+    monkeypatch.setattr(en_de, "TEST_TEXT", references)
+    bad = {1: range(40), 2: range(3), 3: ()}
+    blocks = {"paper": [2, 3], "": [1]}
+
+    def decode(work, cell):
+        output = work / "-".join(map(str, cell)).replace(" ", "-")
+        if not output.exists():
+            texts = ["Die Datei wird gespeichert ."] * 40
+            if cell.heads:
+                for number in bad[cell.seed]:
+                    texts[number] = "Der Ordner ist leer ."
+            write_run(output, stats=[{"invocations": 9, "blocks": blocks[cell.heads]}])
+            commands.mark_finished(output)
+            translated[output] = dict(enumerate(texts))
+        run = read_run(output, "", "")
+        return output, replace(run, translations=translated[output], bleu=20.0 + cell.seed)
+
+    translated = {}
+    monkeypatch.setattr(block_sizes, "decoded", decode)
+    monkeypatch.setattr(block_sizes, "FIGURES", tmp_path / "figures.json")
+    return tmp_path
+
+
+def test_a_cell_has_the_figures_of_all_seeds(decoded):
+    cells = [block_sizes.Cell("paper", 4, "both", seed) for seed in (1, 2)]
+    row = block_sizes.row_of(decoded, cells)
+    assert "seed" not in row and row["differs_from_base"]
+    assert [(seed["seed"], seed["bleu"], seed["mean_block_size"]) for seed in row["seeds"]] == [
+        (1, 21, 2.5), (2, 22, 2.5),
+    ]  # fmt: skip
+    assert len({seed["sha256"] for seed in row["seeds"]}) == 2
+    assert all(seed["commit"] == commands.commit() for seed in row["seeds"])
+    assert table_1.rows([row], "setting", table_1.SETTINGS, acceptance="exact") == [
         {
             "k": "4", "heads": "ours, paper", "regular": "", "distillation": "", "fine tuning": "",
-            "both": "26.50 ± 0.71 / 3.25 ± 0.35 (2 seeds)",
+            "both": "21.50 ± 0.71* / 2.50 ± 0.00 (2 seeds)",
         }
     ]  # fmt: skip
-    (line,) = table_1.rows(kept, "acceptance", table_1.ACCEPTANCE)
+    (line,) = table_1.rows([row], "acceptance", table_1.ACCEPTANCE)
     assert line == {
         "k": "4", "heads": "ours, paper", "setting": "both",
-        "exact": "26.50 ± 0.71* / 3.25 ± 0.35 (2 seeds)",
+        "exact": "21.50 ± 0.71* / 2.50 ± 0.00 (2 seeds)",
         **dict.fromkeys(list(table_1.ACCEPTANCE)[1:], ""),
     }  # fmt: skip
-    assert table_1.summary(kept[:1]) == "26.00* / 3.00"
+    assert table_1.summary(block_sizes.row_of(decoded, cells[:1])) == "21.00* / 2.50"
+
+
+def test_a_base_does_not_differ_from_itself(decoded):
+    cells = [block_sizes.Cell("", 1, "both", seed) for seed in (1, 2)]
+    assert table_1.summary(block_sizes.row_of(decoded, cells)) == (
+        "21.50 ± 0.71 / 1.00 ± 0.00 (2 seeds)"
+    )
+    same = block_sizes.row_of(decoded, [block_sizes.Cell("paper", 4, "regular", 3)])
+    assert not same["differs_from_base"]
+
+
+def test_a_cell_replaces_that_of_an_earlier_command(decoded, monkeypatch):
+    """Its place in the file is kept, and other cells are."""
+    trained = []
+    monkeypatch.setattr(en_de, "prepare", lambda *_: None)
+    monkeypatch.setattr(block_sizes, "train", lambda work, recipe, cell: trained.append(cell))
+
+    def written(*words):
+        argv = ["block_sizes.py", "--workdir", str(decoded / "work"), *words]
+        monkeypatch.setattr(sys, "argv", argv)
+        block_sizes.main()
+        rows = json.loads(block_sizes.FIGURES.read_text(encoding="utf-8"))
+        assert {row["size"] for row in rows} == {"quick"}
+        return [
+            (row["block_size"], row["acceptance"], *(seed["seed"] for seed in row["seeds"]))
+            for row in rows
+        ]
+
+    (decoded / "work").mkdir()
+    words = ["--settings", "both", "--acceptances", "exact", "top 2", "--block-sizes"]
+    assert written(*words, "1", "4", "--seeds", "1", "2") == [
+        (1, "exact", 1, 2), (4, "exact", 1, 2), (4, "top 2", 1, 2),
+    ]  # fmt: skip
+    # A model is trained once for all acceptances.
+    assert len(trained) == 4
+    assert written(*words, "4", "--seeds", "3") == [
+        (1, "exact", 1, 2), (4, "exact", 3), (4, "top 2", 3),
+    ]  # fmt: skip
 
 
 def test_table_1_has_the_figures_of_the_file():
@@ -298,8 +358,8 @@ def test_figure_4_is_of_models_with_heads_and_their_own_bases(tmp_path, monkeypa
 
     monkeypatch.setattr(commands, "run_benchmark", run_benchmark)
     asked = cells("--block-sizes", "1", "4", "--acceptances", "exact", "top 2", "--rounds", "2")
-    rows = [{**cell._asdict(), "mean_block_size": 11 - n} for n, cell in enumerate(asked)]
-    figures = figure_4.measured(tmp_path, rows, 2)
+    sizes = {cell: 11 - n for n, cell in enumerate(asked)}
+    figures = figure_4.measured(tmp_path, sizes, 2)
     ((args, _),) = ran
     decoded = [
         ("baseline-1", "greedy"), ("paper-regular-4-1", "blockwise"),
