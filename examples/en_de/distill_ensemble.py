@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Train the bundled model, a student of an ensemble, and its heads.
 
-    python examples/en_de/distill_ensemble.py --cpu-autocast    # most of a day of one core
+    python examples/en_de/distill_ensemble.py --cpu-autocast    # five hours on two cores
 
 Two teachers are trained on LibreOffice's help and user interface. A student of the same size is
 initialised with one of them, and trained on the ensemble's translations by beam search of these
 texts and of crossed sentences (../common/crossing.py). Then eight heads learn the student's output
-(sequential_heads.py). Every command is printed. Stages with existing results are skipped, so an
-interrupted run can be resumed. Finally, this command writes the bundled directory:
+(sequential_heads.py). Each training has one thread, so the result is the same on all processors of a
+kind. Every command is printed. Stages with existing results are skipped, so an interrupted run can
+be resumed. Finally, this command writes the bundled directory:
 
     python examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/model
 """
@@ -32,7 +33,7 @@ STUDENT = [*en_de.schedule(3000, 1.5e-3, 300, 4000), "--dropout", "0.1"]
 def main() -> None:
     """Run all stages."""
     args = en_de.recipe_parser(__doc__, "en_de_distill_ensemble").parse_args()
-    with commands.resumable():
+    with commands.resumable(), commands.one_thread():
         build(args.workdir, en_de.asked_for(en_de.BUNDLED, args))
 
 
@@ -40,7 +41,12 @@ def build(work: Path, recipe: en_de.Recipe) -> None:
     """Run all stages from raw text to the table of the student's heads."""
     work.mkdir(parents=True, exist_ok=True)
     en_de.prepare(work, recipe, TEXTS)
-    teachers = [train(work, recipe, f"teacher_{seed}", "data", TEACHER, seed) for seed in TEACHERS]
+    teachers = commands.side_by_side(
+        [
+            partial(train, work, recipe, f"teacher_{seed}", "data", TEACHER, seed)
+            for seed in TEACHERS
+        ]
+    )
     without_references(work, "taught_sources", partial(with_crossed, n=N_CROSSED, seed=5))
     together = ":".join(str(teacher) for teacher in teachers)
     options = [*en_de.plugin_options(), *TEACHING]

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Train sequential heads on the base of the bundled model.
 
-    python examples/en_de/sequential_heads.py --cpu-autocast    # some hours of one core
+    python examples/en_de/sequential_heads.py --cpu-autocast    # two hours
 
 The base is frozen, so translations do not change. The heads (--block-heads sequential) are trained
 on its greedy translations of the training data and of crossed sentences (../common/crossing.py).
@@ -43,7 +43,7 @@ METHODS: dict[str, list] = {
 def main() -> None:
     """Run all stages."""
     args = en_de.recipe_parser(__doc__, "en_de_sequential_heads").parse_args()
-    with commands.resumable():
+    with commands.resumable(), commands.one_thread():
         compare(args.workdir, en_de.asked_for(en_de.BUNDLED, args))
 
 
