@@ -6,9 +6,9 @@
 Two teachers are trained on LibreOffice's help and user interface. A student of the same size is
 initialised with one of them, and trained on the ensemble's translations by beam search of these
 texts and of crossed sentences (../common/crossing.py). Then eight heads learn the student's output
-(sequential_heads.py). Each training has one thread, so the result is the same on all processors of a
-kind. Every command is printed. Stages with existing results are skipped, so an interrupted run can
-be resumed. Finally, this command writes the bundled directory:
+(sequential_heads.py). Each training has one thread, so that it gives the same model again. Every
+command is printed. Stages with existing results are skipped, so an interrupted run can be resumed.
+Finally, this command writes the bundled directory:
 
     python examples/en_de/export.py work/en_de_distill_ensemble heads examples/en_de/model
 """
