@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import logging
 import re
 import sys
 from pathlib import Path
@@ -28,13 +27,13 @@ def run(command, *arguments) -> str:
     """Run a command and return its standard output."""
     printed = io.StringIO()
     argv = ["fairseq", *(str(argument) for argument in arguments)]
-    # fairseq-validate removes handlers of the root logger, including pytest's.
-    handlers = list(logging.getLogger().handlers)
-    try:
-        with mock.patch.object(sys, "argv", argv), contextlib.redirect_stdout(printed):
-            command.cli_main()
-    finally:
-        logging.getLogger().handlers[:] = handlers
+    with (
+        mock.patch.object(sys, "argv", argv),
+        # It removes every second handler of the root logger, whichever of pytest's that are.
+        mock.patch.object(validate_cli, "reset_logging"),
+        contextlib.redirect_stdout(printed),
+    ):
+        command.cli_main()
     return printed.getvalue()
 
 
