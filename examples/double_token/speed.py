@@ -81,9 +81,7 @@ def measured(work: Path, case: Case, batch_size: int, args: argparse.Namespace) 
     own = work / f"{case.size}-{case.types}"
     prepare(own, case)
     output = own / f"beam-{case.beam}-batch-{batch_size}"
-    if not commands.finished(output):
-        commands.run(benchmark_command(own, case, batch_size, args, output))
-        commands.mark_finished(output)
+    commands.stage(output, benchmark_command(own, case, batch_size, args, output))
     results = read_figures(output / "benchmark.json", {})["results"]
     return {
         **case._asdict(),

@@ -88,15 +88,16 @@ def make_tables(args: argparse.Namespace) -> None:
     by_seed = [cells(args, seed) for seed in args.seeds]
     models = dict.fromkeys(cell._replace(acceptance="exact") for own in by_seed for cell in own)
     commands.side_by_side([partial(train, work, recipe, cell) for cell in models])
-    figures = []
+    figures, rows = [], {}
     for of_seeds in zip(*by_seed):
-        figures = add_figures(FIGURES, [{"size": args.size, **row_of(work, of_seeds)}], KEY)
+        row = rows[of_seeds[0]] = {"size": args.size, **row_of(work, of_seeds)}
+        figures = add_figures(FIGURES, [row], KEY)
     of_size = [row for row in figures if row["size"] == args.size]
     print("\n" + table_1.section(of_size))
     if args.size == "medium":
         table_1.write(of_size)
     if args.rounds:
-        sizes = {cell: mean_block_size(decoded(work, cell)[0]) for cell in by_seed[0]}
+        sizes = {cell: row["seeds"][0]["mean_block_size"] for cell, row in rows.items()}
         measured = figure_4.measured(work, sizes, args.rounds)
         print("\n" + figure_4.section(measured))
         if args.size == "medium":
@@ -159,20 +160,18 @@ def train(work: Path, recipe: en_de.Recipe, cell: Cell) -> None:
 
 def row_of(work: Path, cells: Sequence[Cell]) -> dict[str, Any]:
     """Decode with a cell's models of all seeds and one kind of acceptance."""
-    own, base = (
-        [decoded(work, cell)[1].translations for cell in of_seeds]
-        for of_seeds in (cells, [cell.base for cell in cells])
-    )
+    found = [decoded(work, cell) for cell in cells]
+    own = [run.translations for _, run in found]
+    base = [decoded(work, cell.base)[1].translations for cell in cells]
     return {
-        **{name: value for name, value in cells[0]._asdict().items() if name != "seed"},
+        **{name: getattr(cells[0], name) for name in table_1.FIELDS},
         "differs_from_base": significance.differs(own, base, read(en_de.TEST_TEXT)),
-        "seeds": [{"seed": cell.seed, **figures_of(work, cell)} for cell in cells],
+        "seeds": [{"seed": cell.seed, **figures_of(*one)} for cell, one in zip(cells, found)],
     }
 
 
-def figures_of(work: Path, cell: Cell) -> dict[str, Any]:
-    """The figures of a cell with one seed."""
-    output, run = decoded(work, cell)
+def figures_of(output: Path, run: Run) -> dict[str, Any]:
+    """The figures of a cell with one seed, from what :func:`decoded` returns."""
     return {
         "bleu": round(run.bleu, 2),
         "mean_block_size": round(mean_block_size(output), 3),

@@ -51,7 +51,7 @@ def measured(work: Path, sizes: Mapping[Cell, float], rounds: int) -> list[dict[
     return [
         {
             **cell._asdict(),
-            "mean_block_size": round(sizes[cell], 3),
+            "mean_block_size": sizes[cell],
             **commands.provenance(),
             **{
                 engine: [seconds[f"{own.model}, {engine}"] for own in (cell, cell.start)]

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from examples.common import commands
+from tests.support.at_once import at_once
 
 # Creates a file with the number of threads, and waits for another file.
 MEET = """
@@ -38,11 +39,7 @@ def test_a_stage_runs_once(tmp_path, monkeypatch):
 
     monkeypatch.setattr(commands, "run", run)
     stage = partial(commands.stage, tmp_path, ["train"], ["average"])
-    threads = [threading.Thread(target=stage) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(stage, stage, stage)
     assert ran == [["train"], ["average"]] and commands.finished(tmp_path)
 
 
