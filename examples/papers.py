@@ -24,10 +24,9 @@ SECTION = "trainings"  # the name of the section in the page
 # The commands of each paper, after "python examples/".
 PAPERS: dict[str, list[str]] = {
     "blockwise": [
-        "en_de/block_sizes.py --size medium --cpu-autocast --seeds 1 2 3 --rounds 3 "
-        "--acceptances exact 'top 2' 'top 3' 'at least 2' 'at least 3'",
-        "en_de/block_sizes.py --size medium --cpu-autocast --heads mean positions split "
-        "--block-sizes 4 8",
+        "en_de/block_sizes.py --size medium --cpu-autocast --rounds 3",
+        "en_de/block_sizes.py --size medium --cpu-autocast --block-sizes 1 4 8 --seeds 1 2 3",
+        "en_de/block_sizes.py --size medium --cpu-autocast --block-sizes 4 8 --heads mean split",
         "super_resolution/run.py --size full --cpu-autocast --rounds 1",
     ],
     "jacobi": [

@@ -2,14 +2,15 @@
 """Table 1 of Stern et al. (2018), with top-k acceptance and minimum blocks, on English-German text.
 
     python examples/en_de/block_sizes.py                                # two hours on two cores
-    python examples/en_de/block_sizes.py --size medium --seeds 1 2 3    # twelve hours on two cores
+    python examples/en_de/block_sizes.py --size medium --cpu-autocast   # four hours on two cores
     python examples/en_de/block_sizes.py --block-sizes 4 --settings both    # one cell
 
 As in the paper, each cell has a model of its own: the pre-trained base with k new heads, trained
 on the training data or on a teacher's translations for as many updates as the base, while the base
 is frozen or fine-tuned. With k = 1, the columns of fine-tuned models have the base after as many
-more updates. Models of different seeds share nothing but the teacher. ``--heads`` adds this
-package's loss and heads.
+more updates. Models of different seeds share nothing but the teacher. Fine-tuned models are decoded
+with all kinds of acceptance, the others with exact acceptance. ``--heads`` adds this package's loss
+and heads.
 
 Every command is printed. Models are trained on all cores, each with one thread. An interrupted run
 is resumed, and existing results are not computed again. Cells are written to
@@ -60,17 +61,10 @@ def parse_args() -> argparse.Namespace:
         nargs="+",
         choices=HEADS,
         default=["paper"],
-        help="the paper's heads and loss (default), its heads with the mean of all losses or with "
-        "a loss for each position, or this package's",
+        help="the paper's heads and loss (default), its heads with the mean of all losses, or this "
+        "package's",
     )
     arguments.add_seeds(parser, f"; the teacher's is {TEACHERS_SEED}")
-    parser.add_argument(
-        "--acceptances",
-        nargs="+",
-        choices=ACCEPTANCE,
-        default=["exact"],
-        help="of fine-tuned models; the others have exact acceptance",
-    )
     parser.add_argument(
         "--rounds",
         type=positive,
@@ -114,19 +108,17 @@ def cells(args: argparse.Namespace, seed: int) -> list[Cell]:
                 if block_size == 1:
                     found += [cell.base] * (cell.base not in found)
                     continue
-                allowed = ["exact"]
-                if SETTINGS[name].fine_tuned:
-                    allowed = acceptances(block_size, args.acceptances)
+                allowed = acceptances(block_size) if SETTINGS[name].fine_tuned else ["exact"]
                 found += [cell._replace(acceptance=acceptance) for acceptance in allowed]
     return found
 
 
-def acceptances(block_size: int, names: list[str]) -> list[str]:
-    """These acceptances, except minimum blocks above the block size."""
+def acceptances(block_size: int) -> list[str]:
+    """All acceptances but minimum blocks above the block size."""
     return [
         name
-        for name in names
-        if "--min-block-size" not in ACCEPTANCE[name] or int(ACCEPTANCE[name][-1]) <= block_size
+        for name, options in ACCEPTANCE.items()
+        if "--min-block-size" not in options or int(options[-1]) <= block_size
     ]
 
 

@@ -9,9 +9,7 @@ HEADS: dict[str, list[str]] = {
     "paper": [*SHARED, "--sub-loss", "random"],
     # The same heads and the loss that the paper's estimates, the mean of all.
     "mean": [*SHARED, "--sub-loss", "mean"],
-    # The same heads; each position trains one.
-    "positions": [*SHARED, "--sub-loss", "random-position"],
-    # This package's: p_1 is the base, and the first heads are trained most.
+    # This package's: p_1 is the base, each position trains one head, the first ones most.
     "split": [
         "--block-ffn", "split", "--identity-first-head", "--sub-loss", "random-position",
         "--head-decay", "0.65",
