@@ -21,18 +21,18 @@ from examples.common.table import write_section
 FIGURES = commands.ROOT / "benchmarks" / "trainings.json"
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
 SECTION = "trainings"  # the name of the section in the page
-# The commands of each paper, after "python examples/".
+# The commands of each paper, without "python examples/" before the script.
 PAPERS: dict[str, list[str]] = {
     "blockwise": [
         "en_de/block_sizes.py --size medium --cpu-autocast --rounds 3",
         "en_de/block_sizes.py --size medium --cpu-autocast --block-sizes 1 4 8 --seeds 1 2 3",
         "en_de/block_sizes.py --size medium --cpu-autocast --block-sizes 4 8 --heads mean split",
-        "super_resolution/run.py --size full --cpu-autocast --rounds 1",
+        "super_resolution/run.py --size full --cpu-autocast --rounds 3",
     ],
     "jacobi": [
-        "jacobi/run.py --opus-sized --rounds 5",
-        "jacobi/run.py --opus-sized --sweep --rounds 3",
-        "jacobi/run.py --opus-sized --torch --rounds 2",
+        "OMP_NUM_THREADS=1 jacobi/run.py --opus-sized --rounds 5",
+        "OMP_NUM_THREADS=1 jacobi/run.py --opus-sized --sweep --rounds 3",
+        "OMP_NUM_THREADS=1 jacobi/run.py --opus-sized --torch --rounds 2",
     ],
     "streaming": [
         "wmt_ensemble/run.py --small --cpu-autocast --sentences 500 --rounds 5 -- --cpu",
@@ -57,16 +57,23 @@ def main() -> None:
     work = args.workdir or commands.ROOT / "work" / args.paper
     with commands.resumable():
         for text in PAPERS[args.paper]:
-            commands.run(command(text, work))
+            words, environment = command(text, work)
+            commands.run(words, environment=environment)
     record(args.paper, work)
 
 
-def command(text: str, work: Path) -> list[Any]:
-    """A command of a paper, with a folder of its script in the work directory."""
-    script, *options = shlex.split(text)
-    path = commands.ROOT / "examples" / script
+def command(text: str, work: Path) -> tuple[list[Any], dict[str, str]]:
+    """A command of a paper, with a folder of its script in the work directory.
+
+    Returns:
+        its words, and the environment variables before it
+    """
+    words = shlex.split(text)
+    at = next(at for at, word in enumerate(words) if word.endswith(".py"))
+    path = commands.ROOT / "examples" / words[at]
     folder = work / f"{path.parent.name}_{path.stem}"
-    return [sys.executable, path, "--workdir", folder, *options]
+    environment = dict(word.split("=", 1) for word in words[:at])
+    return [sys.executable, path, "--workdir", folder, *words[at + 1 :]], environment
 
 
 def record(paper: str, work: Path) -> None:

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Tables 2 and 6 of the streaming paper (Yang et al. 2020): an LSTM that parses Python.
+"""Tables 2, 6 and 7 of the streaming paper (Yang et al. 2020): an LSTM that parses Python.
 
     python examples/parsing/run.py                 # shortened: some minutes on one core
     python examples/parsing/run.py --size full     # about half an hour
 
-The text is the standard library of the running Python. Every command is printed. Stages with
+The text is the standard library of the running Python. Training and decoding have one thread. Every
+command is printed. The table of ``--size full`` is written to examples/RESULTS.md. Stages with
 existing results in --workdir are skipped, so an interrupted run can be resumed.
 """
 
@@ -16,13 +17,17 @@ from pathlib import Path
 from typing import Optional
 
 from examples.common import arguments, commands, en_de
+from examples.common.table import origins, write_section
 from examples.parsing import corpus, cpu_clock
-from examples.parsing.parse_results import Run, read_run, show_table
+from examples.parsing.parse_results import read_run, table
+from fairseq_fastdec.data import atomic_files
 
 # n sentences of k candidates each: the most that any method expands at once (section 4.2).
 SENTENCES, WIDTH = 10, 10
 ROWS = SENTENCES * WIDTH
 FIXED = "FIXED, fairseq's"
+PAGE = commands.ROOT / "examples" / "RESULTS.md"
+SECTION = "parsing"  # the name of the section in the page
 
 
 @dataclass
@@ -85,7 +90,7 @@ METHODS = {
 def main() -> None:
     """Run all stages."""
     args = parse_args()
-    with commands.resumable():
+    with commands.resumable(), commands.one_thread():
         run_recipe(args)
 
 
@@ -96,8 +101,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "--cpu-time",
         action="store_true",
-        help="measure CPU time instead of wall-clock time, on a machine with other load; use with "
-        "OMP_NUM_THREADS=1",
+        help="measure CPU time instead of wall-clock time, on a machine with other load",
     )
     arguments.add_size(parser, "parsing", SIZES)
     return parser.parse_args()
@@ -109,13 +113,19 @@ def run_recipe(args: argparse.Namespace) -> None:
     work = arguments.sized_workdir(args, "parsing")
     prepare(work, size)
     train(work, size)
-    runs = decode(work, args.rounds, args.cpu_time)
+    outputs = decode(work, args.rounds, args.cpu_time)
+    runs = {method: [read_run(own) for own in rounds] for method, rounds in outputs.items()}
+    where = origins(commands.origin(own) for rounds in outputs.values() for own in rounds)
     title = (
-        f"{size.most['test']} statements, at most {ROWS} candidates at once, {args.size} recipe. "
-        f"Seconds{' of a processor' * args.cpu_time}: medians of alternating rounds "
-        f"({args.rounds}). Time: to {FIXED}, in the same round (least to greatest)."
+        f"{size.most['test']} statements, at most {ROWS} candidates at once, {args.size} recipe, "
+        f"one thread. {'CPU time' if args.cpu_time else 'Time'} of the search, to {FIXED}: median "
+        f"of alternating rounds ({args.rounds}), least and greatest"
     )
-    show_table(work, runs, FIXED, title)
+    text = f"{where}\n\n{title}\n\n{table(runs, FIXED)}\n"
+    print("\n" + text)
+    atomic_files.write_text(work / "table.md", text)
+    if args.size == "full":
+        write_section(PAGE, SECTION, text)
 
 
 def prepare(work: Path, size: Size) -> None:
@@ -144,22 +154,25 @@ def train(work: Path, size: Size) -> None:
     )  # fmt: skip
 
 
-def decode(work: Path, rounds: int, cpu_time: bool) -> dict[str, list[Run]]:
+def decode(work: Path, rounds: int, cpu_time: bool) -> dict[str, list[Path]]:
     """Decode the same statements with every method, in alternating rounds.
 
     Args:
         cpu_time: whether to measure CPU time instead of wall-clock time.
+
+    Returns:
+        the outputs of each method's rounds
     """
     clock = "processor" if cpu_time else "clock"
     program = [sys.executable, Path(cpu_clock.__file__)] if cpu_time else None
-    runs: dict[str, list[Run]] = {method: [] for method in METHODS}
+    outputs: dict[str, list[Path]] = {method: [] for method in METHODS}
     for number in range(1, rounds + 1):
         for method, options in METHODS.items():
             output = work / "decoded" / re.sub(r"\W+", "-", f"{method} {clock} {number}")
             if not commands.finished(output):
                 generate(work, output, options, program)
-            runs[method].append(read_run(output))
-    return runs
+            outputs[method].append(output)
+    return outputs
 
 
 def generate(work: Path, output: Path, options: list[str], program: Optional[list]) -> None:

@@ -79,21 +79,26 @@ def train_base(work: Path, size: Size, autocast: list[str]) -> Path:
     return _train(work, "base", _schedule(2e-3, 100, size.base), options)
 
 
-def train_heads(
-    work: Path, size: Size, base: Path, kind: str, block_size: int, autocast: list[str]
-) -> Path:
-    """Train heads for a block size; return their checkpoint.
+def train_heads(work: Path, size: Size, base: Path, kind: str, autocast: list[str]) -> Path:
+    """Train heads for all block sizes on the frozen base; return their checkpoint.
 
     Args:
-        kind: ``frozen`` or ``sequential`` heads on the frozen base, or ``fine-tuned`` with it.
+        kind: ``frozen``, the paper's heads, or ``sequential``.
     """
     block_heads = "sequential" if kind == "sequential" else "parallel"
     # As many heads as any row needs; those that are not used have no effect.
     options = [*en_de.heads_options(LARGEST, block_heads), *HEADS, "--freeze-base"]
     options += ["--finetune-from-model", base, *autocast]
-    name = "frozen" if kind == "fine-tuned" else kind
-    heads = _train(work, name, _schedule(2e-3, 50, size.frozen), options)
-    return heads if name == kind else _fine_tune(work, size, heads, block_size, autocast)
+    return _train(work, kind, _schedule(2e-3, 50, size.frozen), options)
+
+
+def fine_tune(work: Path, size: Size, frozen: Path, block_size: int, autocast: list[str]) -> Path:
+    """Train the base with the first of the frozen heads; return the checkpoint."""
+    start = frozen.with_name(f"first_{block_size}.pt")
+    if not start.exists():
+        write_first_heads(frozen, block_size, start)
+    options = [*en_de.heads_options(block_size), *HEADS, "--finetune-from-model", start, *autocast]
+    return _train(work, f"fine-tuned-{block_size}", _schedule(1e-3, 50, size.fine_tuned), options)
 
 
 def decode(work: Path, label: str, model: Path, options: list) -> Path:
@@ -111,15 +116,6 @@ def decode(work: Path, label: str, model: Path, options: list) -> Path:
             ],
         )  # fmt: skip
     return output
-
-
-def _fine_tune(work: Path, size: Size, frozen: Path, block_size: int, autocast: list[str]) -> Path:
-    """Fine-tune the base and the first heads, which were trained with the frozen base."""
-    start = frozen.with_name(f"first_{block_size}.pt")
-    if not start.exists():
-        write_first_heads(frozen, block_size, start)
-    options = [*en_de.heads_options(block_size), *HEADS, "--finetune-from-model", start, *autocast]
-    return _train(work, f"fine-tuned-{block_size}", _schedule(1e-3, 50, size.fine_tuned), options)
 
 
 def _schedule(lr: float, warmup: int, updates: int) -> list[str]:

@@ -3,20 +3,25 @@
 
     pip install scikit-image
     python examples/super_resolution/run.py --cpu-autocast                # shortened: half an hour
-    python examples/super_resolution/run.py --cpu-autocast --size full    # two hours of one core
+    python examples/super_resolution/run.py --cpu-autocast --size full    # two hours on two cores
     python examples/super_resolution/run.py --block-sizes 4 --settings both    # one cell
 
 Grey patches of 8x8 pixels are enlarged to 16x16, one intensity at a time. It prints mean accepted
-block sizes as in the paper's table, with quality and time of each method, and draws a photograph of
-the test set. Every command is printed. Stages with existing results in --workdir are skipped, so an
-interrupted run can be resumed.
+block sizes beside the paper's table, with quality and speed of each method, and draws a photograph
+of the test set. The whole tables of ``--size full`` are written to examples/RESULTS.md, and the
+picture to this directory. Models are trained on all cores, each with one thread. Every command is
+printed. Stages with existing results in --workdir are skipped, so an interrupted run can be
+resumed.
 """
 
 import argparse
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from examples.common import arguments, commands, en_de
+from examples.common.table import origins, write_section
 from examples.super_resolution import picture, recipe, results
 from examples.super_resolution.patches import HIGH, halved, joined
 from examples.super_resolution.photographs import TEST, load
@@ -25,6 +30,9 @@ from fairseq_fastdec.data import atomic_files
 BLOCK_SIZES = (2, 4, 6, 8, 10)
 EPSILON = 2
 MAGNIFICATION = 2
+PAGE = commands.ROOT / "examples" / "RESULTS.md"
+SECTION = "images"  # the name of the section in the page
+PICTURE = Path(__file__).with_name("super_resolution.png")
 
 
 class Setting(NamedTuple):
@@ -87,27 +95,52 @@ def compare(args: argparse.Namespace) -> None:
     work = arguments.sized_workdir(args, "super_resolution")
     recipe.prepare(work, recipe.SIZES[args.size])
     methods = train(work, args)
-    decoded = decode(work, methods, args.rounds)
-    tables = [results.block_sizes(decoded), results.qualities(decoded)]
-    print("\n" + "\n\n".join(tables))
-    atomic_files.write_text(work / "tables.md", "\n\n".join(tables) + "\n")
-    draw(work / "super_resolution.png", decoded)
+    outputs = decode(work, methods, args.rounds)
+    decoded = [
+        results.read(of_method, method.setting, method.block_size)
+        for method, of_method in zip(methods, outputs)
+    ]
+    text = f"{results.block_sizes(decoded)}\n\n{results.qualities(decoded)}\n"
+    print("\n" + text)
+    atomic_files.write_text(work / "tables.md", text)
+    draw(work / PICTURE.name, decoded)
+    if args.size == "full" and len(methods) == 1 + len(SETTINGS) * len(BLOCK_SIZES):
+        where = origins(commands.origin(output) for rounds in outputs for output in rounds)
+        write_section(PAGE, SECTION, f"{where}\n\n{text}")
+        shutil.copy(work / PICTURE.name, PICTURE)
 
 
 def train(work: Path, args: argparse.Namespace) -> list[Method]:
     """Train the models, each once, and return all methods."""
     size, autocast = recipe.SIZES[args.size], ["--cpu-autocast"] * args.cpu_autocast
-    base = recipe.train_base(work, size, autocast)
-    methods = [Method(results.GREEDY, 1, base, ["--decoding", "greedy"])]
-    for name in args.settings:
-        setting = SETTINGS[name]
-        for k in args.block_sizes:
-            model = recipe.train_heads(work, size, base, setting.heads, k, autocast)
-            methods.append(Method(name, k, model, setting.options(k)))
-    return methods
+    with commands.one_thread():
+        base = recipe.train_base(work, size, autocast)
+    kinds = dict.fromkeys(SETTINGS[name].heads for name in args.settings)
+    # Fine-tuned heads begin with the frozen ones.
+    first = dict.fromkeys("frozen" if kind == "fine-tuned" else kind for kind in kinds)
+    heads = commands.side_by_side(
+        [partial(recipe.train_heads, work, size, base, kind, autocast) for kind in first]
+    )
+    models = {(kind, k): model for kind, model in zip(first, heads) for k in args.block_sizes}
+    if "fine-tuned" in kinds:
+        fine_tuned = commands.side_by_side(
+            [
+                partial(recipe.fine_tune, work, size, models["frozen", k], k, autocast)
+                for k in args.block_sizes
+            ]
+        )
+        models |= {("fine-tuned", k): model for k, model in zip(args.block_sizes, fine_tuned)}
+    return [
+        Method(results.GREEDY, 1, base, ["--decoding", "greedy"]),
+        *(
+            Method(name, k, models[SETTINGS[name].heads, k], SETTINGS[name].options(k))
+            for name in args.settings
+            for k in args.block_sizes
+        ),
+    ]
 
 
-def decode(work: Path, methods: list[Method], rounds: int) -> list[results.Decoded]:
+def decode(work: Path, methods: list[Method], rounds: int) -> list[list[Path]]:
     """Decode the test patches with each method, in alternating rounds."""
     outputs: list[list[Path]] = [[] for _ in methods]
     for number in range(1, rounds + 1):
@@ -115,10 +148,7 @@ def decode(work: Path, methods: list[Method], rounds: int) -> list[results.Decod
             label = f"{method.setting} {method.block_size} round {number}"
             label = label.replace(",", "").replace(" ", "-")
             of_method.append(recipe.decode(work, label, method.model, method.options))
-    return [
-        results.read(of_method, method.setting, method.block_size)
-        for method, of_method in zip(methods, outputs)
-    ]
+    return outputs
 
 
 def draw(path: Path, decoded: list[results.Decoded]) -> None:
@@ -137,7 +167,7 @@ def draw(path: Path, decoded: list[results.Decoded]) -> None:
         {name: joined(made[: height * width], width) for name, made in versions.items()},
         MAGNIFICATION,
     )
-    print(f"\n{path}: {', '.join(versions)}")
+    print(f"{path}: {', '.join(versions)}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import shlex
 import sys
 
@@ -15,9 +16,16 @@ EARLIER = {"paper": "blockwise", "training": "of another machine", "seed": "1"}
 ALL = [text for of_paper in papers.PAPERS.values() for text in of_paper]
 
 
+def typed(text: str) -> list[str]:
+    """The words of a command, as they are typed."""
+    words = shlex.split(text)
+    at = next(at for at, word in enumerate(words) if word.endswith(".py"))
+    return [*words[:at], "python", f"examples/{words[at]}", *words[at + 1 :]]
+
+
 @pytest.mark.parametrize("text", ALL)
 def test_the_script_knows_the_options(text, tmp_path, monkeypatch):
-    _, path, *words = papers.command(text, tmp_path)
+    (_, path, *words), _ = papers.command(text, tmp_path)
     name = ".".join(path.relative_to(commands.ROOT).with_suffix("").parts)
     script = importlib.import_module(name)
     monkeypatch.setattr(sys, "argv", [str(path), *map(str, words)])
@@ -33,8 +41,26 @@ def test_the_page_shows_these_commands():
     for paper, texts in papers.PAPERS.items():
         assert ["python", "examples/papers.py", paper] in shown
         for text in texts:
-            script, *options = shlex.split(text)
-            assert ["python", f"examples/{script}", *options] in shown
+            assert typed(text) in shown
+
+
+def test_the_results_are_of_these_commands():
+    """RESULTS shows no other command of their scripts."""
+    page = papers.PAGE.read_text(encoding="utf-8")
+    shown = [shlex.split(span) for span in re.findall(r"`([^`]*python examples/[^`]*)`", page)]
+    commands_of_papers = [typed(text) for text in ALL]
+    scripts = {word for words in commands_of_papers for word in words if word.endswith(".py")}
+    found = [words for words in shown if scripts.intersection(words)]
+    assert found and [words for words in found if words not in commands_of_papers] == []
+
+
+def test_a_command_has_its_environment(tmp_path):
+    words, environment = papers.command("A=1 B=x=y jacobi/run.py --rounds 5 a.py", tmp_path)
+    assert words == [
+        sys.executable, commands.ROOT / "examples" / "jacobi" / "run.py",
+        "--workdir", tmp_path / "jacobi_run", "--rounds", "5", "a.py",
+    ]  # fmt: skip
+    assert environment == {"A": "1", "B": "x=y"}
 
 
 def test_commands_run_in_order_and_trainings_are_recorded(tmp_path, monkeypatch, baseline):
@@ -43,7 +69,8 @@ def test_commands_run_in_order_and_trainings_are_recorded(tmp_path, monkeypatch,
     figures.write_text(json.dumps([EARLIER]), encoding="utf-8")
     folder = tmp_path / "work" / "double_token_run" / "learner"
 
-    def canned(command):
+    def canned(command, environment):
+        assert environment == {}
         ran.append(command)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "checkpoint_last.pt").write_bytes(baseline.read_bytes())

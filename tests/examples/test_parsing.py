@@ -9,7 +9,7 @@ import pytest
 from fairseq.logging import meters
 
 from examples.common import commands, en_de
-from examples.parsing import corpus, cpu_clock, scores
+from examples.parsing import corpus, cpu_clock, parse_results, scores
 from examples.parsing import run as example
 from examples.parsing.parse_results import COLUMNS
 from examples.parsing.trees import Words, brackets, linearised
@@ -139,7 +139,7 @@ def small(tmp_path, monkeypatch, caplog):
     write_library(tmp_path / "lib", 12)
     monkeypatch.setattr(corpus.sysconfig, "get_path", lambda name: str(tmp_path / "lib"))
     size = example.Size({"test": 8}, en_de.schedule(400, 1e-2, 2, 6))
-    monkeypatch.setattr(example, "SIZES", {"quick": size})
+    monkeypatch.setattr(example, "SIZES", {"full": size})
     methods = {
         name: [*own, "--max-len-b", "20"]
         for name, own in example.METHODS.items()
@@ -152,7 +152,9 @@ def small(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(example, "plugin_options", lambda: here)
     programs, run = example_in_process.runner(caplog)
     monkeypatch.setattr(commands, "run", run)
-    arguments = ["--workdir", str(tmp_path / "work"), "--rounds", "1"]
+    monkeypatch.setattr(example, "PAGE", tmp_path / "page.md")
+    example.PAGE.write_text("<!-- parsing -->\n<!-- end of parsing -->\n", encoding="utf-8")
+    arguments = ["--workdir", str(tmp_path / "work"), "--rounds", "1", "--size", "full"]
     monkeypatch.setattr(sys, "argv", ["run.py", *arguments])
     return programs
 
@@ -185,20 +187,24 @@ def test_all_stages(small, tmp_path, capsys):
     assert small == ["fairseq-preprocess", "fairseq-train", *["fairseq-generate"] * n_methods]
     table = (tmp_path / "work" / "table.md").read_text(encoding="utf-8")
     assert table in capsys.readouterr().out
-    lines = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    assert table in example.PAGE.read_text(encoding="utf-8")
+    lines = [line[2:-2].split(" | ") for line in table.splitlines() if line.startswith("| ")]
     assert tuple(lines[0]) == COLUMNS
-    rows = {line[0]: dict(zip(COLUMNS, line)) for line in lines[1:]}
+    found = [dict(zip(COLUMNS, line)) for line in lines[1:]]
+    assert [row for row in found if row["data"] != "ours"] == parse_results.papers_rows()
+    rows = {row["method"]: row for row in found if row["data"] == "ours"}
     assert list(rows) == list(example.METHODS)
     # The same hypotheses in another order of work, of as many candidates.
     batch, *streams = (
         rows[f"{name}, delta 10"] for name in ("VAR-BATCH", "VAR-STREAM", "VAR-STR-FIFO")
     )
     for stream in streams:
-        for column in ("exact match", "F1", "oracle: exact match", "oracle: F1", "expansions"):
+        for column in ("F1 / oracle", "exact match / oracle", "expansions", "outputs"):
             assert stream[column] == batch[column]
     own, theirs = rows["FIXED"], rows["FIXED, fairseq's"]
-    assert [own[c] for c in COLUMNS[1:5]] == [theirs[c] for c in COLUMNS[1:5]]
-    assert (theirs["time"], theirs["timesteps"]) == ("1.00 (1.00 to 1.00)", "-")
+    for column in ("F1 / oracle", "exact match / oracle", "outputs"):
+        assert own[column] == theirs[column]
+    assert (theirs["time, to FIXED"], theirs["timesteps"]) == ("1.00 (1.00 to 1.00)", "")
     assert float(own["expansions a step"]) <= example.ROWS
 
     before = len(small)

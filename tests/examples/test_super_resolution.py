@@ -1,5 +1,6 @@
 """The example of super-resolution: its patches and symbols, and tiny models through all stages."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from examples.super_resolution import run as example
 from fairseq_fastdec.decoding.methods.acceptance import acceptance_of
 from fairseq_fastdec.decoding.options import DecodingOptions
 from tests.support import command_line, example_in_process, tiny
+
+EMPTY = "<!-- images -->\n<!-- end of images -->\n"
 
 
 def photograph(height=32, width=64, seed=0):
@@ -173,7 +176,12 @@ def test_without_scikit_image(monkeypatch):
 
 def test_all_commands_parse(tmp_path, monkeypatch):
     ran = []
-    monkeypatch.setattr(commands, "run", ran.append)
+
+    def run(command):
+        ran.append(command)
+        assert os.environ["OMP_NUM_THREADS"] == "1"
+
+    monkeypatch.setattr(commands, "run", run)
     monkeypatch.setattr(recipe, "write_first_heads", lambda *arguments: None)
     monkeypatch.setattr(recipe, "rewrite", lambda *arguments: None)
     for name in ("new", "base", "frozen", "fine-tuned-2", "sequential"):
@@ -187,13 +195,13 @@ def test_all_commands_parse(tmp_path, monkeypatch):
     for words in ran:
         parser = options.get_training_parser()
         parsed.append(options.parse_args_and_arch(parser, [str(word) for word in words[1:]]))
-    assert [Path(args.save_dir).name for args in parsed] == [
-        "new", "base", "frozen", "fine-tuned-2", "sequential",
-    ]  # fmt: skip
-    assert [args.freeze_base for args in parsed[2:]] == [True, False, True]
-    assert [args.block_size for args in parsed[2:]] == [10, 2, 10]
+    names = [Path(args.save_dir).name for args in parsed]
+    assert sorted(names[2:4]) == ["frozen", "sequential"]  # side by side
+    assert [*names[:2], names[4]] == ["new", "base", "fine-tuned-2"]
+    assert [args.freeze_base for args in parsed[2:]] == [True, True, False]
+    assert [args.block_size for args in parsed[2:]] == [10, 10, 2]
     assert Path(parsed[1].finetune_from_model).name == "looking.pt"
-    assert Path(parsed[3].finetune_from_model).name == "first_2.pt"
+    assert Path(parsed[4].finetune_from_model).name == "first_2.pt"
 
 
 @pytest.fixture
@@ -210,12 +218,18 @@ def small(monkeypatch, caplog):
     sizes += ["--encoder-embed-dim", "64", "--decoder-embed-dim", "64"]
     monkeypatch.setattr(recipe, "NETWORK", [*command_line.TINY, *sizes])
     monkeypatch.setattr(recipe, "PATCHES_PER_UPDATE", 4)
-    monkeypatch.setattr(recipe, "SIZES", {"quick": recipe.Size(64, 6, 6, 6)})
+    monkeypatch.setattr(recipe, "SIZES", {"full": recipe.Size(64, 6, 6, 6)})
     return programs
 
 
 def test_all_stages(small, tmp_path, monkeypatch, capsys):
+    page = tmp_path / "page.md"
+    page.write_text(EMPTY, encoding="utf-8")
+    monkeypatch.setattr(example, "PAGE", page)
+    monkeypatch.setattr(example, "PICTURE", tmp_path / "here" / "super_resolution.png")
+    example.PICTURE.parent.mkdir()
     arguments = ["--workdir", str(tmp_path), "--block-sizes", "2", "--rounds", "1"]
+    arguments += ["--size", "full"]
     settings = ["approximate", "both", "sequential heads"]
     monkeypatch.setattr(sys, "argv", ["run.py", *arguments, "--settings", *settings])
     example.main()
@@ -224,15 +238,18 @@ def test_all_stages(small, tmp_path, monkeypatch, capsys):
     tables = (tmp_path / "tables.md").read_text(encoding="utf-8")
     assert tables in printed
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in tables.splitlines()]
-    assert ["k", *settings] in rows and ["1", "1.00", "", ""] in rows
-    blocks = next(row for row in rows if row[:1] == ["2"] and len(row) == 4)
-    qualities = {tuple(row[:2]): row[2:] for row in rows if len(row) == 8}
+    assert ["k", "", *results.COLUMNS] in rows
+    assert ["1", "ours", "1.00", "", "", ""] in rows
+    assert ["2", "paper", *results.THE_PAPER[2]] in rows
+    (blocks,) = (row[2:] for row in rows if row[:2] == ["2", "ours"])
+    qualities = {tuple(row[:2]): row[2:] for row in rows if len(row) == 7}
     assert qualities["greedy", "1"][1:3] == ["1.00", str(2 * 2 * 257)]
     # p_1 is the base where that is frozen, and accepts no other token than its own.
     exact = ("sequential heads", "2")
     assert qualities[exact][0] == qualities["greedy", "1"][0]
-    assert all(float(qualities[setting, "2"][1]) == float(cell) > 0 for setting, cell in
-               zip(settings, blocks[1:]))  # fmt: skip
+    assert all(float(qualities[setting, "2"][1]) > 0 for setting in settings)
+    own = [qualities[setting, "2"][1] for setting in ("approximate", "both")]
+    assert blocks == ["", own[0], "", own[1]]
     assert float(qualities["bicubic", ""][0]) > float(qualities["nearest neighbour", ""][0])
     for setting in settings:
         folder = f"{setting}-2-round-1".replace(" ", "-")
@@ -243,8 +260,13 @@ def test_all_stages(small, tmp_path, monkeypatch, capsys):
     with Image.open(tmp_path / "super_resolution.png") as drawn:
         assert drawn.size == (4 * (64 + picture.GAP) - picture.GAP, 32 + picture.CAPTION)
     before = len(small)
+    assert page.read_text(encoding="utf-8") == EMPTY
+    monkeypatch.setattr(example, "SETTINGS", {name: example.SETTINGS[name] for name in settings})
+    monkeypatch.setattr(example, "BLOCK_SIZES", (2,))
     example.main()
-    assert len(small) == before
+    # The whole table of this size, without another command.
+    assert len(small) == before and tables in page.read_text(encoding="utf-8")
+    assert example.PICTURE.read_bytes() == (tmp_path / "super_resolution.png").read_bytes()
 
 
 def test_times_are_medians_of_rounds_beside_greedys(tmp_path):
@@ -259,8 +281,10 @@ def test_times_are_medians_of_rounds_beside_greedys(tmp_path):
 
     runs = [decoded(results.GREEDY, 1, 1.0, 2, 4, 4), decoded("both", 4, 3.2, 1, 1, 4)]
     rows = results.qualities(runs).splitlines()
-    assert rows[-1] == "| both | 4 | 48.13 | 3.20 | 9 | 1.0 | 0.50 | `12345678` |"
-    assert results.block_sizes(runs).splitlines()[-2:] == ["| 1 | 1.00 |", "| 4 | 3.20 |"]
+    assert rows[-1] == "| both | 4 | 48.13 | 3.20 | 9 | 2.00x (1.00 to 4.00) | `12345678` |"
+    assert results.block_sizes(runs).splitlines()[-2:] == [
+        "| 1 | ours | 1.00 |  |  |  |", "| 4 | ours |  |  |  | 3.20 |",
+    ]  # fmt: skip
 
 
 def test_a_picture_has_all_versions(tmp_path):

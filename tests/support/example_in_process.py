@@ -3,6 +3,7 @@
 import gc
 import logging
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,13 @@ def runner(caplog) -> tuple[list[str], Callable]:
     """A replacement for an example's ``run``, and the list of programs that it has run."""
     programs: list[str] = []
 
+    lock = threading.Lock()  # fairseq's programs change the state of the process
+
     def run(command, log=None):
+        with lock:
+            run_alone(command, log)
+
+    def run_alone(command, log):
         program, *arguments = map(str, command)
         programs.append(Path(program).name)
         caplog.clear()
@@ -61,8 +68,6 @@ def on_letters(corpus, monkeypatch, caplog, *texts: str) -> list[str]:
                 shutil.copy(corpus.parent / text, work / "data" / "text")
 
     monkeypatch.setattr(commands, "run", run)
-    # A process has one fairseq.
-    monkeypatch.setattr(commands, "side_by_side", lambda calls: [call() for call in calls])
     monkeypatch.setattr(en_de, "prepare", prepare)
     scoring = ["--gen-subset", "test", "--scoring", "sacrebleu", "--num-workers", "0"]
     monkeypatch.setattr(en_de, "test_options", lambda work: scoring)
