@@ -46,6 +46,8 @@ class Setting(NamedTuple):
         acceptance = ["--acceptance", "distance", "--acceptance-distance", EPSILON]
         return [
             "--decoding", "blockwise", "--decoding-block-size", block_size,
+            # As in the paper, every step has proposals: block sizes do not depend on the machine.
+            "--proposal-confidence", "0",
             *(acceptance if self.is_approximate else []),
         ]  # fmt: skip
 

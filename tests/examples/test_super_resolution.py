@@ -204,6 +204,13 @@ def test_all_commands_parse(tmp_path, monkeypatch):
     assert Path(parsed[4].finetune_from_model).name == "first_2.pt"
 
 
+def test_block_sizes_do_not_depend_on_the_machine():
+    """Sequential heads propose less often where their proposals save no time."""
+    for setting in example.SETTINGS.values():
+        words = [str(word) for word in setting.options(4)]
+        assert words[words.index("--proposal-confidence") + 1] == "0"
+
+
 @pytest.fixture
 def small(monkeypatch, caplog):
     """The example on small photographs, its commands in this process; returns what was run."""
