@@ -3,6 +3,7 @@
 import functools
 
 import pytest
+import torch
 from fairseq.models.transformer import TransformerDecoderBase
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -57,3 +58,76 @@ def test_any_steps_give_the_full_forwards_probabilities(name):
         fuzz_network(NetworkReplay(network, TASK, expected, tolerance), data.draw, n_actions=8)
 
     check()
+
+
+class Counted:
+    """Counts the calls of a method of a module."""
+
+    def __init__(self, monkeypatch, module, name):
+        self.n, method = 0, getattr(module, name)
+
+        def call(*args, **kwargs):
+            self.n += 1
+            return method(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, call)
+
+    def since(self):
+        """The number of calls since the last time."""
+        n, self.n = self.n, 0
+        return n
+
+
+def replay_of(model):
+    network = IncrementalNetwork(model)
+
+    def expected(batch, tokens):
+        return full_log_probs(model, batch, tokens)
+
+    return NetworkReplay(network, TASK, expected, 1e-5)
+
+
+ONE = torch.ones(1, dtype=torch.long)
+
+
+@pytest.mark.parametrize("name", ["lstm", "fconv", "adaptive"])
+def test_rows_are_decoded_together(name, monkeypatch):
+    """Again, after they differed in length: one call of the decoder for all rows of a batch."""
+    model = build(name)
+    replay, calls = replay_of(model), Counted(monkeypatch, model.decoder, "forward")
+    replay.encode([5, 3, 4, 6], True, seed=1)
+    calls.since()
+    replay.step(slice(0, 4), 1, ONE.expand(4))
+    replay.step(slice(1, 3), 1, ONE.expand(2))
+    assert calls.since() == 2
+    # The state of an LSTM does not depend on the number of tokens.
+    replay.step(slice(0, 4), 1, ONE.expand(4))
+    assert calls.since() == (1 if name == "lstm" else 2)
+    replay.step(slice(0, 1), 1, ONE)
+    replay.step(slice(3, 4), 1, ONE)
+    calls.since()
+    for _ in range(2):
+        replay.step(slice(0, 4), 1, ONE.expand(4))
+        assert calls.since() == 1
+    # Rows of another batch have sources of another length.
+    replay.encode([7], True, seed=2)
+    calls.since()
+    replay.step(slice(0, 5), 1, ONE.expand(5))
+    assert calls.since() == 2
+
+
+@pytest.mark.parametrize("name", ["lstm", "adaptive"])
+def test_sources_are_copied_only_if_rows_have_others(name, monkeypatch):
+    """As in fairseq, candidates change places within their sentence without that."""
+    model = build(name)
+    replay, copies = replay_of(model), Counted(monkeypatch, model.encoder, "reorder_encoder_out")
+    replay.encode([5, 3], True, seed=1)
+    replay.select(torch.tensor([0, 0, 1, 1]))
+    assert copies.since() == 1
+    replay.step(slice(0, 4), 2, torch.tensor([1, 1, 1, 1]))
+    replay.select(torch.tensor([1, 1, 2, 3]))
+    replay.step(slice(0, 4), 1, ONE.expand(4))
+    assert copies.since() == 0
+    replay.select(torch.tensor([2, 3, 0, 1]))
+    replay.step(slice(0, 4), 1, ONE.expand(4))
+    assert copies.since() == 1
