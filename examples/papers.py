@@ -21,27 +21,30 @@ from examples.common.table import write_section
 FIGURES = commands.ROOT / "benchmarks" / "trainings.json"
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
 SECTION = "trainings"  # the name of the section in the page
-# The commands of each paper, without "python examples/" before the script.
+# The commands of each paper, as they are typed.
 PAPERS: dict[str, list[str]] = {
     "blockwise": [
-        "en_de/block_sizes.py --size medium --cpu-autocast --rounds 3",
-        "en_de/block_sizes.py --size medium --cpu-autocast --block-sizes 1 4 8 --seeds 1 2 3",
-        "en_de/block_sizes.py --size medium --cpu-autocast --block-sizes 4 8 --heads mean split",
-        "super_resolution/run.py --size full --cpu-autocast --rounds 3",
+        "python examples/en_de/block_sizes.py --size medium --cpu-autocast --rounds 3",
+        "python examples/en_de/block_sizes.py --size medium --cpu-autocast "
+        "--block-sizes 1 4 8 --seeds 1 2 3",
+        "python examples/en_de/block_sizes.py --size medium --cpu-autocast "
+        "--block-sizes 4 8 --heads mean split",
+        "python examples/super_resolution/run.py --size full --cpu-autocast --rounds 3",
     ],
     "jacobi": [
-        "OMP_NUM_THREADS=1 jacobi/run.py --opus-sized --rounds 5",
-        "OMP_NUM_THREADS=1 jacobi/run.py --opus-sized --sweep --rounds 3",
-        "OMP_NUM_THREADS=1 jacobi/run.py --opus-sized --torch --rounds 2",
+        "OMP_NUM_THREADS=1 python examples/jacobi/run.py --opus-sized --rounds 5",
+        "OMP_NUM_THREADS=1 python examples/jacobi/run.py --opus-sized --sweep --rounds 3",
+        "OMP_NUM_THREADS=1 python examples/jacobi/run.py --opus-sized --torch --rounds 2",
     ],
     "streaming": [
-        "wmt_ensemble/run.py --small --cpu-autocast --sentences 500 --rounds 5 -- --cpu",
-        "wmt_ensemble/run.py --small --cpu-autocast --appendix --rounds 2 -- --cpu",
-        "parsing/run.py --size full --cpu-time --rounds 3",
+        "python examples/wmt_ensemble/run.py --small --cpu-autocast --sentences 500 --rounds 5 "
+        "-- --cpu",
+        "python examples/wmt_ensemble/run.py --small --cpu-autocast --appendix --rounds 2 -- --cpu",
+        "python examples/parsing/run.py --size full --cpu-time --rounds 3",
     ],
     "double_token": [
-        "double_token/run.py --cpu-autocast --seeds 1 2 3 --rounds 1",
-        "double_token/speed.py --rounds 2",
+        "python examples/double_token/run.py --cpu-autocast --seeds 1 2 3 --rounds 1",
+        "python examples/double_token/speed.py --rounds 2",
     ],
 }
 
@@ -69,11 +72,12 @@ def command(text: str, work: Path) -> tuple[list[Any], dict[str, str]]:
         its words, and the environment variables before it
     """
     words = shlex.split(text)
-    at = next(at for at, word in enumerate(words) if word.endswith(".py"))
-    path = commands.ROOT / "examples" / words[at]
+    at = words.index("python")
+    script, *options = words[at + 1 :]
+    path = commands.ROOT / script
     folder = work / f"{path.parent.name}_{path.stem}"
     environment = dict(word.split("=", 1) for word in words[:at])
-    return [sys.executable, path, "--workdir", folder, *words[at + 1 :]], environment
+    return [sys.executable, path, "--workdir", folder, *options], environment
 
 
 def record(paper: str, work: Path) -> None:

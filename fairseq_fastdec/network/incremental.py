@@ -107,9 +107,9 @@ class IncrementalNetwork:
         Returns:
             features ``[R, T, V]``: the model's log-probabilities
         """
-        self._fed = first, last, _ = rows.indices(self.n_rows)
+        self._fed = rows
         is_fed = np.zeros(self.n_rows, dtype=bool)
-        is_fed[first:last] = True
+        is_fed[rows] = True
         fed: dict[tuple[int, int, int], list[RowGroup]] = {}
         waiting = []
         for group in self._divided(is_fed):
@@ -118,13 +118,13 @@ class IncrementalNetwork:
                 group.tokens = group.tokens[:, :0]
             if is_fed[group.rows[0]]:
                 # Before the first token, a state is empty.
-                alike = group.batch, group.tokens.size(1), len(group.states[0])
-                fed.setdefault(alike, []).append(group)
+                key = group.batch, group.tokens.size(1), len(group.states[0])
+                fed.setdefault(key, []).append(group)
             else:
                 waiting.append(group)
         joined = [self._joined(groups) for groups in fed.values()]
         self._groups = [*waiting, *joined]
-        places = [group.rows - first for group in joined]
+        places = [group.rows - (rows.start or 0) for group in joined]
         outputs = [
             self._feed(group, tokens[self._indices(own)]) for group, own in zip(joined, places)
         ]
@@ -135,7 +135,7 @@ class IncrementalNetwork:
     def keep(self, n: Tensor) -> None:
         """Keep the first n int64 ``[R]`` tokens of the last step, and remove the others."""
         kept = np.zeros(self.n_rows, dtype=np.int64)
-        kept[slice(*self._fed)] = n.cpu().numpy()
+        kept[self._fed] = n.cpu().numpy()
         self._groups = self._divided(kept)
         for group in self._groups:
             group.keep(kept[group.rows[0]])
@@ -150,12 +150,13 @@ class IncrementalNetwork:
         for number, group in enumerate(self._groups):
             owners[group.rows], places[group.rows] = number, np.arange(group.rows.size)
         chosen = np.array(on_host(rows), dtype=np.int64)
+        owners, places = owners[chosen], places[chosen]
         selected = []
         for number, group in enumerate(self._groups):
-            new_rows = np.flatnonzero(owners[chosen] == number)
+            new_rows = np.flatnonzero(owners == number)
             if new_rows.size:
                 group.keep(0)
-                selected.append(self._gathered(group, places[chosen[new_rows]], new_rows))
+                selected.append(self._gathered(group, places[new_rows], new_rows))
         self._groups = selected
 
     def scores(self, features: Tensor) -> Tensor:
@@ -164,10 +165,9 @@ class IncrementalNetwork:
 
     def _feed(self, group: RowGroup, new: Tensor) -> Tensor:
         """Feed int64 ``[G, T]`` to a group: log-probabilities ``[G, T, V]``."""
-        n_before = group.tokens.size(1)
         group.tokens = torch.cat([group.tokens, new], dim=1)
-        outputs = []
-        for end in range(n_before + 1, group.tokens.size(1) + 1):
+        outputs, n = [], group.tokens.size(1)
+        for end in range(n - new.size(1) + 1, n + 1):
             # Decoders change the state in place, but the previous one may still be needed.
             state = copy.deepcopy(group.states[-1])
             scores, *extra = self._model.decoder.forward(
@@ -186,19 +186,19 @@ class IncrementalNetwork:
         """One group of the rows of several, whose batch and lengths are equal."""
         if len(groups) == 1:
             return groups[0]
+        first, *others = groups
         rows = np.concatenate([group.rows for group in groups])
-        first = groups[0]
-        n_first = first.rows.size
-        # Copies of the first row make place for those of the others.
+        end = first.rows.size
+        # Copies of the first row make room for those of the others.
         enlarged = np.zeros_like(rows)
-        enlarged[:n_first] = np.arange(n_first)
+        enlarged[:end] = np.arange(end)
         indices = self._indices(enlarged)
         encoder_out = self._model.encoder.reorder_encoder_out(first.encoder_out, indices)
-        self._reorder(first.states[0], indices, False)
-        for group in groups[1:]:
+        self._reorder(first.states[0], indices, is_permuted=False)
+        for group in others:
             own = (group.encoder_out, group.states[0])
-            write_rows((encoder_out, first.states[0]), own, n_first)
-            n_first += group.rows.size
+            write_rows((encoder_out, first.states[0]), own, first=end)
+            end += group.rows.size
         sources = np.concatenate([group.sources for group in groups])
         tokens = torch.cat([group.tokens for group in groups])
         return RowGroup(first.batch, rows, sources, tokens, encoder_out, first.states)

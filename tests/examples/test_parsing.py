@@ -11,7 +11,6 @@ from fairseq.logging import meters
 from examples.common import commands, en_de
 from examples.parsing import corpus, cpu_clock, parse_results, scores
 from examples.parsing import run as example
-from examples.parsing.parse_results import COLUMNS
 from examples.parsing.trees import Words, brackets, linearised
 from tests.support import example_in_process
 
@@ -189,8 +188,8 @@ def test_all_stages(small, tmp_path, capsys):
     assert table in capsys.readouterr().out
     assert table in example.PAGE.read_text(encoding="utf-8")
     lines = [line[2:-2].split(" | ") for line in table.splitlines() if line.startswith("| ")]
-    assert tuple(lines[0]) == COLUMNS
-    found = [dict(zip(COLUMNS, line)) for line in lines[1:]]
+    assert tuple(lines[0]) == parse_results.COLUMNS
+    found = [dict(zip(parse_results.COLUMNS, line)) for line in lines[1:]]
     assert [row for row in found if row["data"] != "ours"] == parse_results.papers_rows()
     rows = {row["method"]: row for row in found if row["data"] == "ours"}
     assert list(rows) == list(example.METHODS)

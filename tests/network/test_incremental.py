@@ -1,6 +1,7 @@
 """Models that fairseq steps: any division into steps gives the full forward's probabilities."""
 
 import functools
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -40,6 +41,14 @@ def build(name):
     return tiny.stir(tiny.build_model(TASK, **options)).double()
 
 
+def replay_of(model, tolerance, temperature=1.0):
+    def expected(batch, tokens):
+        return full_log_probs(model, batch, tokens, temperature)
+
+    network = IncrementalNetwork(model, temperature)
+    return NetworkReplay(network, TASK, expected, tolerance)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_any_steps_give_the_full_forwards_probabilities(name):
     model = build(name)
@@ -50,41 +59,16 @@ def test_any_steps_give_the_full_forwards_probabilities(name):
     @given(st.data())
     def check(data):
         temperature = data.draw(st.sampled_from([1.0, 0.5]))
-        network = IncrementalNetwork(model, temperature)
-
-        def expected(batch, tokens):
-            return full_log_probs(model, batch, tokens, temperature)
-
-        fuzz_network(NetworkReplay(network, TASK, expected, tolerance), data.draw, n_actions=8)
+        fuzz_network(replay_of(model, tolerance, temperature), data.draw, n_actions=8)
 
     check()
 
 
-class Counted:
-    """Counts the calls of a method of a module."""
-
-    def __init__(self, monkeypatch, module, name):
-        self.n, method = 0, getattr(module, name)
-
-        def call(*args, **kwargs):
-            self.n += 1
-            return method(*args, **kwargs)
-
-        monkeypatch.setattr(module, name, call)
-
-    def since(self):
-        """The number of calls since the last time."""
-        n, self.n = self.n, 0
-        return n
-
-
-def replay_of(model):
-    network = IncrementalNetwork(model)
-
-    def expected(batch, tokens):
-        return full_log_probs(model, batch, tokens)
-
-    return NetworkReplay(network, TASK, expected, 1e-5)
+def counted(monkeypatch, module, name):
+    """Count the calls of a method of a module."""
+    calls = Mock(wraps=getattr(module, name))
+    monkeypatch.setattr(module, name, calls)
+    return calls
 
 
 ONE = torch.ones(1, dtype=torch.long)
@@ -94,40 +78,43 @@ ONE = torch.ones(1, dtype=torch.long)
 def test_rows_are_decoded_together(name, monkeypatch):
     """Again, after they differed in length: one call of the decoder for all rows of a batch."""
     model = build(name)
-    replay, calls = replay_of(model), Counted(monkeypatch, model.decoder, "forward")
+    replay, calls = replay_of(model, 1e-5), counted(monkeypatch, model.decoder, "forward")
     replay.encode([5, 3, 4, 6], True, seed=1)
-    calls.since()
+    calls.reset_mock()
     replay.step(slice(0, 4), 1, ONE.expand(4))
     replay.step(slice(1, 3), 1, ONE.expand(2))
-    assert calls.since() == 2
+    assert calls.call_count == 2
+    calls.reset_mock()
     # The state of an LSTM does not depend on the number of tokens.
     replay.step(slice(0, 4), 1, ONE.expand(4))
-    assert calls.since() == (1 if name == "lstm" else 2)
+    assert calls.call_count == (1 if name == "lstm" else 2)
+    calls.reset_mock()
     replay.step(slice(0, 1), 1, ONE)
     replay.step(slice(3, 4), 1, ONE)
-    calls.since()
-    for _ in range(2):
+    calls.reset_mock()
+    for n in (1, 2):
         replay.step(slice(0, 4), 1, ONE.expand(4))
-        assert calls.since() == 1
+        assert calls.call_count == n
     # Rows of another batch have sources of another length.
     replay.encode([7], True, seed=2)
-    calls.since()
+    calls.reset_mock()
     replay.step(slice(0, 5), 1, ONE.expand(5))
-    assert calls.since() == 2
+    assert calls.call_count == 2
 
 
 @pytest.mark.parametrize("name", ["lstm", "adaptive"])
 def test_sources_are_copied_only_if_rows_have_others(name, monkeypatch):
     """As in fairseq, candidates change places within their sentence without that."""
     model = build(name)
-    replay, copies = replay_of(model), Counted(monkeypatch, model.encoder, "reorder_encoder_out")
+    replay = replay_of(model, 1e-5)
+    copies = counted(monkeypatch, model.encoder, "reorder_encoder_out")
     replay.encode([5, 3], True, seed=1)
     replay.select(torch.tensor([0, 0, 1, 1]))
-    assert copies.since() == 1
+    assert copies.call_count == 1
     replay.step(slice(0, 4), 2, torch.tensor([1, 1, 1, 1]))
     replay.select(torch.tensor([1, 1, 2, 3]))
     replay.step(slice(0, 4), 1, ONE.expand(4))
-    assert copies.since() == 0
+    assert copies.call_count == 1
     replay.select(torch.tensor([2, 3, 0, 1]))
     replay.step(slice(0, 4), 1, ONE.expand(4))
-    assert copies.since() == 1
+    assert copies.call_count == 2
