@@ -169,7 +169,7 @@ class IncrementalNetwork:
         outputs, n = [], group.tokens.size(1)
         for end in range(n - new.size(1) + 1, n + 1):
             # Decoders change the state in place, but the previous one may still be needed.
-            state = copy.deepcopy(group.states[-1])
+            state = copied(group.states[-1])
             scores, *extra = self._model.decoder.forward(
                 group.tokens[:, :end], encoder_out=group.encoder_out, incremental_state=state
             )
@@ -244,6 +244,13 @@ class IncrementalNetwork:
             reorder(state, torch.cat([members, members[:1]]))
             members = torch.arange(members.numel(), device=members.device)
         reorder(state, members)
+
+
+def copied(state: Any) -> Any:
+    """A copy of a state of tensors, faster than by ``copy.deepcopy``."""
+    if isinstance(state, dict):
+        return {name: copied(part) for name, part in state.items()}
+    return state.clone() if isinstance(state, Tensor) else copy.deepcopy(state)
 
 
 def write_rows(whole: Any, own: Any, first: int) -> None:

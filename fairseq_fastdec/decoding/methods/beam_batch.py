@@ -98,18 +98,17 @@ class BeamBatch:
         """Apply fairseq's rules, in place, to ``[R, V]``."""
         rules, limits = self._rules, [(b.length, b.max_len, b.n_waived) for b, _ in candidates]
         if any(length < rules.min_len or length >= max_len for length, max_len, _ in limits):
-            steps, max_len, n_waived = torch.tensor(limits, device=log_probs.device).unbind(1)
-            rules.constrain(log_probs, steps, max_len, n_waived)
+            rules.constrain(log_probs, *torch.tensor(limits, device=log_probs.device).unbind(1))
         else:
             rules.penalize(log_probs)
-        for row, (beam, candidate) in enumerate(candidates):
-            only = self._rules.eos if beam.length >= beam.max_len else None
+        for row, ((beam, candidate), (length, max_len, _)) in enumerate(zip(candidates, limits)):
+            only = self._rules.eos if length >= max_len else None
             progress = candidate.progress
             if progress is not None and only is None and not progress.are_met:
                 log_probs[row, self._rules.eos] = -math.inf
-            due = progress and progress.due_token(beam.length, beam.max_len)
-            if beam.length < len(beam.forced):
-                only = beam.forced[beam.length]
+            due = progress and progress.due_token(length, max_len)
+            if length < len(beam.forced):
+                only = beam.forced[length]
                 force(log_probs[row], only)
             elif due is not None:
                 force(log_probs[row], due)
@@ -121,9 +120,9 @@ class BeamBatch:
                 log_probs[row, only] = 0.0
             if beam.length_of_source is not None:
                 # As in fairseq, also if another rule forbids EOS.
-                if beam.length >= beam.length_of_source:
+                if length >= beam.length_of_source:
                     log_probs[row, self._rules.eos] = 0.0
-                elif beam.length < beam.max_len:
+                elif length < max_len:
                     log_probs[row, self._rules.eos] = -math.inf
         return log_probs
 
@@ -138,21 +137,18 @@ class BeamBatch:
         scores, tokens = read_together(*log_probs.topk(n))
         before = [own.total for beam in focus for own in beam.growing]
         totals = scores + np.array(before, np.float32)[:, None]
-        extensions = [
-            list(zip(*row)) for row in zip(tokens.tolist(), scores.tolist(), totals.tolist())
-        ]
         last = 0
         for beam in focus:
             first, last = last, last + len(beam.growing)
             is_constrained = beam.growing[0].progress is not None
             # In the order of the candidates, unless only the best of all compete.
-            places = range(n * len(beam.growing))
+            places = np.arange(n * len(beam.growing))
             if not rule.diverse_beam_groups and not is_constrained:
-                order = np.argsort(-totals[first:last], axis=None, kind="stable")
-                places = order[: rule.n_extensions].tolist()
+                places = np.argsort(-totals[first:last].ravel(), kind="stable")[: rule.n_extensions]
+            chosen = (own[first:last].ravel()[places] for own in (tokens, scores, totals))
             found = [
-                beam.growing[place // n].extended(*extensions[first + place // n][place % n])
-                for place in places
+                beam.growing[row].extended(*extension)
+                for row, *extension in zip(*(own.tolist() for own in (places // n, *chosen)))
             ]
             for row, own in enumerate(beam.growing if is_constrained else (), start=first):
                 found += self._others(log_probs[row], own, tokens[row])
