@@ -208,9 +208,6 @@ class IncrementalNetwork:
         return [part for group in self._groups for part in self._parts(group, labels[group.rows])]
 
     def _parts(self, group: RowGroup, labels: np.ndarray) -> Iterator[RowGroup]:
-        if (labels == labels[0]).all():
-            yield group
-            return
         values = np.unique(labels)
         for value in values:
             members = np.flatnonzero(labels == value)
