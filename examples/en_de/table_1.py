@@ -29,6 +29,7 @@ ACCEPTED = {
 }
 THE_PAPERS = "the paper's figures"
 FIELDS = [name for name in Cell._fields if name != "seed"]
+LABEL = ("heads", "block_size", "updates")  # in the first columns
 
 
 def write(figures: list[dict[str, Any]]) -> None:
@@ -86,18 +87,23 @@ def rows(
         only: values of other fields.
     """
     lines: dict[tuple, dict[str, str]] = {}
-    left = [name for name in FIELDS if name not in ("heads", "block_size", field, *only)]
+    left = [name for name in FIELDS if name not in (*LABEL, field, *only)]
     for row in sorted(figures, key=lambda row: row["block_size"]):
         if any(row[name] != value for name, value in only.items()):
             continue
         begins = {
             "k": str(row["block_size"]),
-            "heads": f"ours, {row['heads'] or 'none'}",
+            "heads": f"ours, {row['heads'] or 'none'}" + updates_of(row),
             **{name: row[name] for name in left},
         }
         line = lines.setdefault(tuple(begins.values()), {**begins, **dict.fromkeys(columns, "")})
         line[row[field]] = summary(row)
     return list(lines.values())
+
+
+def updates_of(row: dict[str, Any]) -> str:
+    """The label of a row with another number of updates than the others."""
+    return "" if row["updates"] is None else f", {row['updates']:,} updates"
 
 
 def summary(row: dict[str, Any]) -> str:
