@@ -1,6 +1,7 @@
 """The English-German recipe: data preparation, training and decoding."""
 
 import argparse
+import lzma
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,12 @@ class Recipe:
     blockwise_options: list[str]
     rounds: int
     network: list[str]
+
+
+def training_lines(language: str) -> list[str]:
+    """The lines of LibreOffice's help, the training text of all sizes."""
+    packed = (EN_DE / "data" / f"libreoffice.{language}.xz").read_bytes()
+    return lzma.decompress(packed).decode("utf-8").split("\n")[:-1]
 
 
 def network(dim: int, ffn: int, encoder_layers: int, decoder_layers: int) -> list[str]:

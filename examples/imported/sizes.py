@@ -35,9 +35,9 @@ def compare(name: str, directory: Path) -> dict[str, Any]:
 
 def write(name: str, directory: Path) -> None:
     """Write a model, and its logits of a ragged batch."""
-    from examples.imported.training import lines_of
+    from examples.common.en_de import training_lines
 
-    lines = (lines_of(language)[::50] for language in ("en", "de"))
+    lines = (training_lines(language)[::50] for language in ("en", "de"))
     model = new_model(name, directory, *lines, PIECES, **KINDS[name].published)
     model.save_pretrained(directory)
     start = model.config.decoder_start_token_id

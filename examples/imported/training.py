@@ -1,6 +1,5 @@
 """Trains tiny models of transformers for a minute, English to German, on LibreOffice's help."""
 
-import lzma
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from examples.common import commands
-from examples.common.en_de import EN_DE
+from examples.common.en_de import training_lines
 from examples.common.huggingface import KINDS, deep, new_model, start_of, tokenizer_of
 
 TINY = deep(layers=2, dim=128, ffn=256, heads=4)
@@ -18,13 +17,6 @@ PIECES = 1000
 MOST_TOKENS = 24
 BATCH = 32
 RATE, WARM_UP = 2e-3, 40
-
-
-def lines_of(language: str) -> list[str]:
-    """The lines of the training text."""
-    path = EN_DE / "data" / f"libreoffice.{language}.xz"
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        return file.read().split("\n")[:-1]
 
 
 def train(name: str, directory: Path, updates: int) -> None:
@@ -35,7 +27,7 @@ def train(name: str, directory: Path, updates: int) -> None:
     """
     if commands.finished(directory):
         return
-    english, german = lines_of("en"), lines_of("de")
+    english, german = training_lines("en"), training_lines("de")
     # Every fifth line is enough for the tokenizer.
     model = new_model(name, directory, english[::5], german[::5], PIECES, **TINY, dropout=0.0)
     tokenizer = tokenizer_of(name, directory)
