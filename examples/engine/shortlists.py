@@ -146,11 +146,12 @@ def section(figures: dict[str, Any]) -> str:
                     "shortlist": method,
                     "types": f"{figure['types'][method]:,.0f}",
                     "BLEU": "",
-                    "identical": f"{result['identical']} of {result['sentences']}",
+                    "identical": "",
                 },
             )
             if MODELS[name].options == TEXT:  # trained
                 row["BLEU"] = f"{result['bleu']:.2f} ({own['methods'][ALL]['bleu']:.2f})"
+                row["identical"] = f"{result['identical']} of {result['sentences']}"
             row[f"batch {size}"] = speed(own["methods"], method, ALL)
     dates, machines, commits, threads = distinct(
         figures.values(), "date", "machine", "commit", "threads"
@@ -160,7 +161,7 @@ def section(figures: dict[str, Any]) -> str:
         "threads\n\nGreedy decoding of the models of the sections above. The table of the bundled "
         "model is learned from its training text; base has random targets. *Types*: the mean "
         "number of target types that are computed for a sentence. *BLEU*: in brackets without a "
-        "shortlist. *Identical*: translations that are the same as without, at batch size 1. "
+        "shortlist. *Identical*: translations that are the same as without. "
         "Speed is relative to `greedy` without a shortlist, in the same precision and in the same "
         f"rounds, with the range of the rounds.\n\n{untitled(list(rows.values()))}\n"
     )

@@ -73,8 +73,13 @@ def test_figures_and_the_table_are_written(base, tmp_path, monkeypatch):
     assert written["machine"] == "Z" and len(written["rows"]) == 4
     text = page.read_text(encoding="utf-8")
     types = f"{example.n_types(base, 10):,.0f}"
-    assert f"| base | int8 | `--shortlist-best 10` | {types} |  | 5 of 6 | 1.50x" in text
+    assert f"| base | int8 | `--shortlist-best 10` | {types} |  |  | 1.50x" in text
     assert "old" not in text
+
+
+def test_the_page_has_the_table_of_the_figures():
+    figures = json.loads(example.FIGURES.read_text(encoding="utf-8"))
+    assert example.section(figures) in example.PAGE.read_text(encoding="utf-8")
 
 
 def test_bleu_of_a_trained_model_stands_beside_that_without():
