@@ -1,6 +1,7 @@
 """The comparison of greedy decoding with and without shortlists."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ from benchmarks.compare.methods import check_methods
 from examples.common import en_de
 from examples.engine import shortlists as example
 from examples.engine.methods import MODELS, comparison, prepare
-from tests.support import small_base
+from tests.support import firefox_models, small_base
 
 MARKS = "<!-- shortlists -->\nold\n<!-- end of shortlists -->\n"
 
@@ -75,6 +76,24 @@ def test_figures_and_the_table_are_written(base, tmp_path, monkeypatch):
     types = f"{example.n_types(base, 10):,.0f}"
     assert f"| base | int8 | `--shortlist-best 10` | {types} |  |  | 1.50x" in text
     assert "old" not in text
+
+
+def test_the_model_of_firefox(monkeypatch):
+    firefox_models.directory("en-pt")
+    monkeypatch.setattr(example, "N_SENTENCES", 3)
+    monkeypatch.setattr(example, "PRECISIONS", ("fp32",))
+    monkeypatch.setattr(example, "BATCH_SIZES", (2,))
+
+    class Args:
+        rounds, threads = 2, 1
+
+    usable = os.sched_getaffinity(0)
+    found = example.of_firefox(example.FIREFOX, Args)
+    assert os.sched_getaffinity(0) == usable
+    assert 50 < found["types"][example.ITS_OWN] < 3200
+    ((with_all, with_its),) = (row["methods"].values() for row in found["rows"])
+    assert len(with_all["seconds"]) == len(with_its["seconds"]) == 2
+    assert with_all["identical"] == 3 and with_its["sentences"] == 3
 
 
 def test_the_page_has_the_table_of_the_figures():
