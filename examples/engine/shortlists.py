@@ -52,6 +52,7 @@ TABLE = "lex.s2t"
 ALL = "greedy"
 # The numbers of targets of each source type, --shortlist-best.
 BEST = {"bundled": (100, 30), "base": (100, 10)}
+SENTENCES = {"bundled": {1: 600, 32: 600}, "base": {1: 20, 32: 64}}  # by batch size
 PRECISIONS = ("fp32", "int8")
 FIREFOX, ITS_OWN = "Firefox, English-Portuguese", "its own"
 N_SENTENCES = 200
@@ -105,7 +106,7 @@ def sources_of(work: Path) -> tuple[FlatSentences, Dictionary]:
 def of_checkpoint(name: str, args: Namespace) -> dict[str, Any]:
     """The mean number of types of each shortlist, and the results of ``benchmarks.compare``."""
     work = args.workdir / f"{name}_shortlists"
-    model = MODELS[name]._replace(prepare=PREPARE[name])
+    model = MODELS[name]._replace(prepare=PREPARE[name], sentences=SENTENCES[name])
     prepare(work, model)
     rows = []
     for precision, size in itertools.product(PRECISIONS, BATCH_SIZES):

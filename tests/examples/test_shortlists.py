@@ -79,7 +79,7 @@ def test_figures_and_the_table_are_written(base, tmp_path, monkeypatch):
 
 
 def test_the_model_of_firefox(monkeypatch):
-    firefox_models.directory("en-pt")
+    firefox_models.directory("enpt")
     monkeypatch.setattr(example, "N_SENTENCES", 3)
     monkeypatch.setattr(example, "PRECISIONS", ("fp32",))
     monkeypatch.setattr(example, "BATCH_SIZES", (2,))
