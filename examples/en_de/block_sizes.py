@@ -15,12 +15,12 @@ and heads.
 
 Every command is printed. Models are trained on all cores, each with one thread. An interrupted run
 is resumed, and existing results are not computed again. Cells are written to
-``benchmarks/block_sizes.json``, where all seeds of a cell replace those of an earlier command, and
-the tables of ``--size medium`` to examples/RESULTS.md. ``--rounds`` measures Figure 4.
+``benchmarks/block_sizes.json``, in the places of those of the same seed, so seeds can be trained
+one after the other, and the tables of ``--size medium`` to examples/RESULTS.md. ``--rounds``
+measures Figure 4.
 """
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from examples.en_de.cells import ACCEPTANCE, BLOCK_SIZES, HEADS, SETTINGS, Cell
 from fairseq_fastdec.translating.command_line import positive
 
 FIGURES = commands.ROOT / "benchmarks" / "block_sizes.json"
-KEY = ("size", *table_1.FIELDS)  # of a row
+KEY = ("size", *Cell._fields)  # of a row
 # The beam search of Vaswani et al. (2017), used by the paper's teacher.
 BEAM_SEARCH = ["--decoding", "beam", "--beam", "4", "--lenpen", "0.6"]
 TEACHERS_SEED = 4
@@ -87,19 +87,18 @@ def make_tables(args: argparse.Namespace) -> None:
     recipe = en_de.asked_for(en_de.RECIPES[args.size], args)
     work = arguments.sized_workdir(args, "block_sizes")
     en_de.prepare(work, recipe)
-    by_seed = [cells(args, seed) for seed in args.seeds]
-    models = dict.fromkeys(cell._replace(acceptance="exact") for own in by_seed for cell in own)
+    asked = [cell for seed in args.seeds for cell in cells(args, seed)]
+    models = dict.fromkeys(cell._replace(acceptance="exact") for cell in asked)
     commands.side_by_side([partial(train, work, recipe, cell) for cell in models])
-    figures, rows = [], {}
-    for of_seeds in zip(*by_seed):
-        row = rows[of_seeds[0]] = {"size": args.size, **row_of(work, of_seeds)}
-        figures = add_figures(FIGURES, [row], KEY)
+    rows = {cell: {"size": args.size, **row_of(work, cell)} for cell in asked}
+    figures = add_figures(FIGURES, list(rows.values()), KEY)
     of_size = [row for row in figures if row["size"] == args.size]
     print("\n" + table_1.section(of_size))
     if args.size == "medium":
         table_1.write(of_size)
     if args.rounds:
-        sizes = {cell: row["seeds"][0]["mean_block_size"] for cell, row in rows.items()}
+        first = [cell for cell in asked if cell.seed == args.seeds[0]]
+        sizes = {cell: rows[cell]["mean_block_size"] for cell in first}
         measured = figure_4.measured(work, sizes, args.rounds)
         print("\n" + figure_4.section(measured))
         if args.size == "medium":
@@ -167,23 +166,17 @@ def trained_for(recipe: en_de.Recipe, updates: Optional[int]) -> en_de.Recipe:
     return replace(recipe, baseline_options=[*recipe.baseline_options, *options])
 
 
-def row_of(work: Path, cells: Sequence[Cell]) -> dict[str, Any]:
-    """Decode with a cell's models of all seeds and one kind of acceptance."""
-    found = [decoded(work, cell) for cell in cells]
-    own = [run.translations for _, run in found]
-    base = [decoded(work, cell.base)[1].translations for cell in cells]
+def row_of(work: Path, cell: Cell) -> dict[str, Any]:
+    """Decode with a cell's model and acceptance, and compare the translations with its base's."""
+    output, run = decoded(work, cell)
+    base = decoded(work, cell.base)[1].translations
     return {
-        **{name: getattr(cells[0], name) for name in table_1.FIELDS},
-        "differs_from_base": significance.differs(own, base, read(en_de.TEST_TEXT)),
-        "seeds": [{"seed": cell.seed, **figures_of(*one)} for cell, one in zip(cells, found)],
-    }
-
-
-def figures_of(output: Path, run: Run) -> dict[str, Any]:
-    """The figures of a cell with one seed, from what :func:`decoded` returns."""
-    return {
+        **cell._asdict(),
         "bleu": round(run.bleu, 2),
         "mean_block_size": round(mean_block_size(output), 3),
+        "differs_from_base": significance.differs(
+            [run.translations], [base], read(en_de.TEST_TEXT)
+        ),
         "sha256": checksum(run.translations),
         **commands.origin(output),
     }

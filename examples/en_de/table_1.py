@@ -28,7 +28,6 @@ ACCEPTED = {
     10: ("25.60 / 4.95", "25.04 / 5.67", "24.68 / 5.91"),
 }
 THE_PAPERS = "the paper's figures"
-FIELDS = [name for name in Cell._fields if name != "seed"]
 LABEL = ("heads", "block_size", "updates")  # in the first columns
 
 
@@ -42,7 +41,7 @@ def section(figures: list[dict[str, Any]]) -> str:
     with_heads = [row for row in figures if row["block_size"] > 1]
     accepted = [row for row in with_heads if SETTINGS[row["setting"]].fine_tuned]
     parts = [
-        origins(seed for row in figures for seed in row["seeds"]),
+        origins(figures),
         signed("BLEU / mean accepted block size"),
         untitled([*papers_rows(), *rows(figures, "setting", SETTINGS, acceptance="exact")]),
     ]
@@ -87,7 +86,8 @@ def rows(
         only: values of other fields.
     """
     lines: dict[tuple, dict[str, str]] = {}
-    left = [name for name in FIELDS if name not in (*LABEL, field, *only)]
+    seeds: dict[tuple, list[dict[str, Any]]] = {}
+    left = [name for name in Cell._fields if name not in ("seed", *LABEL, field, *only)]
     for row in sorted(figures, key=lambda row: row["block_size"]):
         if any(row[name] != value for name, value in only.items()):
             continue
@@ -96,8 +96,11 @@ def rows(
             "heads": f"ours, {row['heads'] or 'none'}" + updates_of(row),
             **{name: row[name] for name in left},
         }
-        line = lines.setdefault(tuple(begins.values()), {**begins, **dict.fromkeys(columns, "")})
-        line[row[field]] = summary(row)
+        own = tuple(begins.values())
+        cell = seeds.setdefault((own, row[field]), [])
+        cell.append(row)
+        line = lines.setdefault(own, {**begins, **dict.fromkeys(columns, "")})
+        line[row[field]] = summary(cell)
     return list(lines.values())
 
 
@@ -106,14 +109,12 @@ def updates_of(row: dict[str, Any]) -> str:
     return "" if row["updates"] is None else f", {row['updates']:,} updates"
 
 
-def summary(row: dict[str, Any]) -> str:
+def summary(seeds: list[dict[str, Any]]) -> str:
     """BLEU and mean block size of a cell; of several seeds, with standard deviations and number.
 
-    A star marks BLEU that differs from the base's.
+    A star marks BLEU that differs from the base's with each seed.
     """
-    star = "*" if row["differs_from_base"] else ""
-    bleu, size = (
-        mean([seed[name] for seed in row["seeds"]]) for name in ("bleu", "mean_block_size")
-    )
-    n_seeds = f" ({len(row['seeds'])} seeds)" if len(row["seeds"]) > 1 else ""
+    star = "*" if all(row["differs_from_base"] for row in seeds) else ""
+    bleu, size = (mean([row[name] for row in seeds]) for name in ("bleu", "mean_block_size"))
+    n_seeds = f" ({len(seeds)} seeds)" if len(seeds) > 1 else ""
     return f"{bleu}{star} / {size}{n_seeds}"

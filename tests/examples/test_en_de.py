@@ -298,43 +298,40 @@ def decoded(tmp_path, monkeypatch):
 
 
 def test_a_cell_has_the_figures_of_all_seeds(decoded):
-    cells = [block_sizes.Cell("paper", 4, "both", seed) for seed in (1, 2)]
-    row = block_sizes.row_of(decoded, cells)
-    assert "seed" not in row and row["differs_from_base"]
-    assert [(seed["seed"], seed["bleu"], seed["mean_block_size"]) for seed in row["seeds"]] == [
-        (1, 21, 2.5), (2, 22, 2.5),
-    ]  # fmt: skip
-    assert len({seed["sha256"] for seed in row["seeds"]}) == 2
-    assert all(seed["commit"] == commands.commit() for seed in row["seeds"])
-    assert table_1.rows([row], "setting", table_1.SETTINGS, acceptance="exact") == [
+    cells = [block_sizes.Cell("paper", 4, "both", seed) for seed in (1, 2, 3)]
+    rows = [block_sizes.row_of(decoded, cell) for cell in cells]
+    assert [
+        (row["seed"], row["bleu"], row["mean_block_size"], row["differs_from_base"]) for row in rows
+    ] == [(1, 21, 2.5, True), (2, 22, 2.5, True), (3, 23, 2.5, False)]
+    assert len({row["sha256"] for row in rows}) == 3
+    assert all(row["commit"] == commands.commit() for row in rows)
+    assert table_1.rows(rows[:2], "setting", table_1.SETTINGS, acceptance="exact") == [
         {
             "k": "4", "heads": "ours, paper", "regular": "", "distillation": "", "fine tuning": "",
             "both": "21.50 ± 0.71* / 2.50 ± 0.00 (2 seeds)",
         }
     ]  # fmt: skip
-    (line,) = table_1.rows([row], "acceptance", table_1.ACCEPTANCE)
+    (line,) = table_1.rows(rows[:2], "acceptance", table_1.ACCEPTANCE)
     assert line == {
         "k": "4", "heads": "ours, paper", "setting": "both",
         "exact": "21.50 ± 0.71* / 2.50 ± 0.00 (2 seeds)",
         **dict.fromkeys(list(table_1.ACCEPTANCE)[1:], ""),
     }  # fmt: skip
-    assert table_1.summary(block_sizes.row_of(decoded, cells[:1])) == "21.00* / 2.50"
-    longer = block_sizes.row_of(decoded, [cells[0]._replace(updates=16000)])
-    lines = table_1.rows([row, longer], "setting", table_1.SETTINGS)
+    assert table_1.summary(rows[:1]) == "21.00* / 2.50"
+    # Without the star: the BLEU of the last seed is that of its base.
+    assert table_1.summary(rows) == "22.00 ± 1.00 / 2.50 ± 0.00 (3 seeds)"
+    longer = block_sizes.row_of(decoded, cells[0]._replace(updates=16000))
+    lines = table_1.rows([rows[0], longer], "setting", table_1.SETTINGS)
     assert [line["heads"] for line in lines] == ["ours, paper", "ours, paper, 16,000 updates"]
 
 
 def test_a_base_does_not_differ_from_itself(decoded):
-    cells = [block_sizes.Cell("", 1, "both", seed) for seed in (1, 2)]
-    assert table_1.summary(block_sizes.row_of(decoded, cells)) == (
-        "21.50 ± 0.71 / 1.00 ± 0.00 (2 seeds)"
-    )
-    same = block_sizes.row_of(decoded, [block_sizes.Cell("paper", 4, "regular", 3)])
-    assert not same["differs_from_base"]
+    row = block_sizes.row_of(decoded, block_sizes.Cell("", 1, "both", 1))
+    assert table_1.summary([row]) == "21.00 / 1.00"
 
 
-def test_a_cell_replaces_that_of_an_earlier_command(decoded, monkeypatch):
-    """Its place in the file is kept, and other cells are."""
+def test_a_cell_replaces_that_of_the_same_seed(decoded, monkeypatch):
+    """Its place in the file is kept, and other cells and seeds are."""
     trained = []
     monkeypatch.setattr(en_de, "prepare", lambda *_: None)
     monkeypatch.setattr(block_sizes, "train", lambda work, recipe, cell: trained.append(cell))
@@ -345,21 +342,19 @@ def test_a_cell_replaces_that_of_an_earlier_command(decoded, monkeypatch):
         block_sizes.main()
         rows = json.loads(block_sizes.FIGURES.read_text(encoding="utf-8"))
         assert {row["size"] for row in rows} == {"quick"}
-        return [
-            (row["block_size"], row["acceptance"], *(seed["seed"] for seed in row["seeds"]))
-            for row in rows
-        ]
+        return [(row["block_size"], row["acceptance"], row["seed"]) for row in rows]
 
     (decoded / "work").mkdir()
     words = ["--settings", "both", "--block-sizes"]
     names = ["exact", "top 2", "top 3", "at least 2"]
-    assert written(*words, "1", "2", "--seeds", "1", "2") == [
-        (1, "exact", 1, 2), *((2, name, 1, 2) for name in names),
-    ]  # fmt: skip
+    first = written(*words, "1", "2", "--seeds", "1", "2")
+    assert first == [
+        row for seed in (1, 2) for row in [(1, "exact", seed), *((2, name, seed) for name in names)]
+    ]
     # A model is trained once for all acceptances.
     assert len(trained) == 4
-    assert written(*words, "2", "--seeds", "3") == [
-        (1, "exact", 1, 2), *((2, name, 3) for name in names),
+    assert written(*words, "2", "--seeds", "1", "3") == [
+        *first, *((2, name, 3) for name in names),
     ]  # fmt: skip
 
 
