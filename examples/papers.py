@@ -28,7 +28,9 @@ PAPERS: dict[str, list[str]] = {
         "python examples/en_de/block_sizes.py --size medium --cpu-autocast "
         "--block-sizes 1 4 8 --seeds 1 2 3",
         "python examples/en_de/block_sizes.py --size medium --cpu-autocast "
-        "--block-sizes 4 8 --heads mean split",
+        "--block-sizes 4 8 --heads split",
+        "python examples/en_de/block_sizes.py --size medium --cpu-autocast "
+        "--block-sizes 4 8 --heads mean --settings 'fine tuning' both",
         "python examples/super_resolution/run.py --size full --cpu-autocast --rounds 3",
     ],
     "jacobi": [
