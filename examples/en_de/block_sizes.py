@@ -97,8 +97,7 @@ def make_tables(args: argparse.Namespace) -> None:
     if args.size == "medium":
         table_1.write(of_size)
     if args.rounds:
-        first = [cell for cell in asked if cell.seed == args.seeds[0]]
-        sizes = {cell: rows[cell]["mean_block_size"] for cell in first}
+        sizes = {cell: rows[cell]["mean_block_size"] for cell in cells(args, args.seeds[0])}
         measured = figure_4.measured(work, sizes, args.rounds)
         print("\n" + figure_4.section(measured))
         if args.size == "medium":
