@@ -8,8 +8,7 @@
 As in the paper, each cell has a model of its own: the pre-trained base with k new heads, trained
 on the training data or on a teacher's translations for as many updates as the base, while the base
 is frozen or fine-tuned. With k = 1, the columns of fine-tuned models have the base after as many
-more updates. ``--updates`` trains all of these models but the teacher for another number of
-updates. Models of different seeds share nothing but the teacher. Fine-tuned models are decoded
+more updates. Models of different seeds share nothing but the teacher. Fine-tuned models are decoded
 with all kinds of acceptance, the others with exact acceptance. ``--heads`` adds this package's loss
 and heads.
 
@@ -21,10 +20,9 @@ measures Figure 4.
 """
 
 import argparse
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 import fairseq_fastdec  # noqa: F401  (lets torch load fairseq's checkpoints)
 from examples.common import arguments, commands, en_de, significance
@@ -66,12 +64,6 @@ def parse_args() -> argparse.Namespace:
         help="the paper's heads and loss (default), its heads with the mean of all losses, or this "
         "package's",
     )
-    parser.add_argument(
-        "--updates",
-        type=positive,
-        metavar="N",
-        help="of the bases, and again of the heads (default: those of --size)",
-    )
     arguments.add_seeds(parser, f"; the teacher's is {TEACHERS_SEED}")
     parser.add_argument(
         "--rounds",
@@ -110,7 +102,7 @@ def cells(args: argparse.Namespace, seed: int) -> list[Cell]:
     for heads in args.heads:
         for block_size in args.block_sizes:
             for name in args.settings:
-                cell = Cell(heads, block_size, name, seed, updates=args.updates)
+                cell = Cell(heads, block_size, name, seed)
                 if block_size == 1:
                     found += [cell.base] * (cell.base not in found)
                     continue
@@ -140,7 +132,6 @@ def train(work: Path, recipe: en_de.Recipe, cell: Cell) -> None:
             "distilled",
             [*en_de.plugin_options(), *BEAM_SEARCH],
         )
-    recipe = trained_for(recipe, cell.updates)
     folder, data = work / cell.model, work / setting.data
     start = work / cell.start.model / "checkpoint_last.pt"
     en_de.train_baseline(work, recipe, cell.start.model, setting.data, cell.seed)
@@ -155,14 +146,6 @@ def train(work: Path, recipe: en_de.Recipe, cell: Cell) -> None:
             + [*HEADS[cell.heads], *recipe.baseline_options]
             + ["--freeze-base"] * (not setting.fine_tuned),
         )
-
-
-def trained_for(recipe: en_de.Recipe, updates: Optional[int]) -> en_de.Recipe:
-    """The recipe with another number of updates."""
-    if updates is None:
-        return recipe
-    options = ["--max-update", str(updates), "--total-num-update", str(updates)]
-    return replace(recipe, baseline_options=[*recipe.baseline_options, *options])
 
 
 def row_of(work: Path, cell: Cell) -> dict[str, Any]:

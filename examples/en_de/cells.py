@@ -1,6 +1,6 @@
 """The models of Table 1 of Stern et al. (2018), and the ways to accept their proposals."""
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 BLOCK_SIZES = (1, 2, 4, 6, 8, 10)
 SHARED = ["--block-ffn", "shared"]
@@ -45,35 +45,29 @@ ACCEPTANCE: dict[str, list[str]] = {
 
 
 class Cell(NamedTuple):
-    """A model of the table, and the way in which its proposals are accepted.
-
-    Attributes:
-        updates: of the base, and again of its heads; ``None`` for those of ``--size``.
-    """
+    """A model of the table, and the way in which its proposals are accepted."""
 
     heads: str
     block_size: int
     setting: str
     seed: int
     acceptance: str = "exact"
-    updates: Optional[int] = None
 
     @property
     def start(self) -> "Cell":
         """The model without heads with which the training begins."""
         setting = "distillation" if SETTINGS[self.setting].distilled else "regular"
-        return Cell("", 1, setting, self.seed, updates=self.updates)
+        return Cell("", 1, setting, self.seed)
 
     @property
     def base(self) -> "Cell":
         """The model without heads that is trained as long, on the same data."""
-        return Cell("", 1, self.setting, self.seed, updates=self.updates)
+        return Cell("", 1, self.setting, self.seed)
 
     @property
     def model(self) -> str:
         """The folder of its checkpoint in the work directory."""
         heads = self.heads or "single"
-        name = f"{heads}-{self.setting}-{self.block_size}-{self.seed}".replace(" ", "-")
         if self == self.start:
-            name = f"{'single' if SETTINGS[self.setting].distilled else 'baseline'}-{self.seed}"
-        return name if self.updates is None else f"{name}-{self.updates}"
+            return f"{'single' if SETTINGS[self.setting].distilled else 'baseline'}-{self.seed}"
+        return f"{heads}-{self.setting}-{self.block_size}-{self.seed}".replace(" ", "-")

@@ -28,7 +28,7 @@ ACCEPTED = {
     10: ("25.60 / 4.95", "25.04 / 5.67", "24.68 / 5.91"),
 }
 THE_PAPERS = "the paper's figures"
-LABEL = ("heads", "block_size", "updates")  # in the first columns
+LABEL = ("heads", "block_size")  # in the first columns
 
 
 def write(figures: list[dict[str, Any]]) -> None:
@@ -93,7 +93,7 @@ def rows(
             continue
         begins = {
             "k": str(row["block_size"]),
-            "heads": f"ours, {row['heads'] or 'none'}" + updates_of(row),
+            "heads": f"ours, {row['heads'] or 'none'}",
             **{name: row[name] for name in left},
         }
         own = tuple(begins.values())
@@ -102,11 +102,6 @@ def rows(
         line = lines.setdefault(own, {**begins, **dict.fromkeys(columns, "")})
         line[row[field]] = summary(cell)
     return list(lines.values())
-
-
-def updates_of(row: dict[str, Any]) -> str:
-    """The label of a row with another number of updates than the others."""
-    return "" if row["updates"] is None else f", {row['updates']:,} updates"
 
 
 def summary(seeds: list[dict[str, Any]]) -> str:

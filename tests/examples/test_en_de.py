@@ -237,27 +237,6 @@ def test_the_teacher_has_another_seed(tmp_path, monkeypatch):
     assert ran[-1][1] == tmp_path / "distilled" / "data"
 
 
-def test_models_of_longer_trainings(tmp_path, monkeypatch):
-    """They begin with bases that were trained as long, but have the same teacher."""
-    trained = {}
-
-    def run(words):
-        folder = next(iter(told(words, "--save-dir", "--destdir").values()))
-        Path(folder).mkdir()
-        of_both = told(words, "--max-update", "--total-num-update")
-        trained[Path(folder).name] = [*of_both.values()]
-
-    monkeypatch.setattr(commands, "run", run)
-    words = ["--block-sizes", "1", "4", "--settings", "both", "--updates", "16000"]
-    for cell in cells(*words):
-        if cell.acceptance == "exact":
-            block_sizes.train(tmp_path, en_de.RECIPES["medium"], cell)
-    longer = ("single-1-16000", "single-both-1-1-16000", "paper-both-4-1-16000")
-    assert trained == {
-        "baseline-4": ["4000"] * 2, "distilled": [], **dict.fromkeys(longer, ["16000"] * 2)
-    }  # fmt: skip
-
-
 def test_no_minimum_block_is_larger_than_a_block():
     names = list(block_sizes.ACCEPTANCE)
     assert names == ["exact", "top 2", "top 3", "at least 2", "at least 3"]
@@ -320,9 +299,6 @@ def test_a_cell_has_the_figures_of_all_seeds(decoded):
     assert table_1.summary(rows[:1]) == "21.00* / 2.50"
     # Without the star: the BLEU of the last seed is that of its base.
     assert table_1.summary(rows) == "22.00 ± 1.00 / 2.50 ± 0.00 (3 seeds)"
-    longer = block_sizes.row_of(decoded, cells[0]._replace(updates=16000))
-    lines = table_1.rows([rows[0], longer], "setting", table_1.SETTINGS)
-    assert [line["heads"] for line in lines] == ["ours, paper", "ours, paper, 16,000 updates"]
 
 
 def test_a_base_does_not_differ_from_itself(decoded):
