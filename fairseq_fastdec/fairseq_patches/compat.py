@@ -2,14 +2,15 @@
 
 :func:`install` does the following, besides making checkpoints and models work. Sentences that
 fairseq's main branch drops are kept. fairseq-train passes the state of a restored checkpoint to the
-task. A checkpoint that one of several workers has read can be broadcast again. Errors in reading a
-checkpoint name its file. ``--tokenizer moses`` needs no ``-s -t`` if the data determine the
-languages. fairseq-train rejects a precision that it cannot use without a GPU. ``--help`` of
-fairseq's commands shows the options of the task, architecture and criterion (:mod:`~.help`).
-:mod:`~.progress` gets access to the progress bar. ``--task translation_from_pretrained_bart`` works
-again. fairseq reads dictionaries, codes, manifests and raw text in UTF-8, whatever the locale, and
-skips byte order marks. ``--replace-unk`` needs no file, and reads the alignments of
-``--print-alignment``. Threads that prepare batches end before the process does.
+task, and continues with the batches that it had before. A checkpoint that one of several workers
+has read can be broadcast again. Errors in reading a checkpoint name its file. ``--tokenizer moses``
+needs no ``-s -t`` if the data determine the languages. fairseq-train rejects a precision that it
+cannot use without a GPU. ``--help`` of fairseq's commands shows the options of the task,
+architecture and criterion (:mod:`~.help`). :mod:`~.progress` gets access to the progress bar.
+``--task translation_from_pretrained_bart`` works again. fairseq reads dictionaries, codes,
+manifests and raw text in UTF-8, whatever the locale, and skips byte order marks. ``--replace-unk``
+needs no file, and reads the alignments of ``--print-alignment``. Threads that prepare batches end
+before the process does.
 
 Checkpoints are untrusted data, so they are read with torch's restricted unpickler
 (``weights_only=True``), which rejects classes that are not on its list. fairseq's checkpoints
@@ -60,7 +61,7 @@ from fairseq.dataclass import utils as dataclass_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import meters
 from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
-from fairseq.tasks import TASK_REGISTRY, speech_to_text
+from fairseq.tasks import TASK_REGISTRY, FairseqTask, speech_to_text
 from fairseq.tasks.translation_from_pretrained_bart import TranslationFromPretrainedBARTTask
 from fairseq.trainer import Trainer
 from omegaconf import DictConfig, open_dict
@@ -131,6 +132,7 @@ def install() -> None:
     wrap(checkpoint_utils, "load_checkpoint_to_cpu", _with_current_task)
     wrap(checkpoint_utils, "overwrite_args_by_name", _overwriting_current_task)
     wrap(checkpoint_utils, "verify_checkpoint_directory", _naming_save_dir)
+    wrap(FairseqTask, "get_batch_iterator", _with_first_batches)
     wrap(Trainer, "__init__", _with_checks_of_training)
     wrap(Trainer, "load_checkpoint", _with_check_by_task)
     wrap(options, "parse_args_and_arch", _with_help_at_last)
@@ -335,6 +337,22 @@ def _damaged(path: PathLike, error: Exception) -> UnreadableCheckpoint:
         f"{path}: is damaged, or not a checkpoint of fairseq ({in_short(error)}); use another, or "
         "download it again"
     )
+
+
+def _with_first_batches(get_batch_iterator, task, dataset, *args, epoch=1, **kwargs):
+    """Continue a training with the batches that it had before.
+
+    They are made once, in the first epoch of a process, and fairseq after 0.12.2 draws the order of
+    sentences of the same length from the seed and the number of that epoch.
+    """
+    makes_new = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
+    keeps = task.can_reuse_epoch_itr(dataset) and not makes_new
+    if not keeps or dataset in task.dataset_to_epoch_iter:
+        return get_batch_iterator(task, dataset, *args, epoch=epoch, **kwargs)
+    iterator = get_batch_iterator(task, dataset, *args, epoch=1, **kwargs)
+    dataset.set_epoch(epoch)
+    iterator.epoch = epoch
+    return iterator
 
 
 def _with_checks_of_training(init, trainer, cfg, task, model, criterion, *args, **kwargs):

@@ -91,23 +91,19 @@ def test_a_training_ends(corpus, baseline, tmp_path, caplog, case):
 
 
 @pytest.mark.parametrize("case", ["the paper", "by position", "double-token"])
-def test_a_training_is_resumed(corpus, baseline, tmp_path, case):
-    """In the middle of an epoch, in which a head may not have been drawn."""
+def test_a_resumed_training_gives_the_same_model(corpus, baseline, tmp_path, case):
+    """It is resumed in the middle of the first two epochs, in which a head may not be drawn."""
+    options = [*CASES[case], "--log-interval", "3"]
     for updates in (7, 13, 25):
-        done = trained(
-            corpus,
-            baseline,
-            tmp_path,
-            CASES[case],
-            "--log-interval",
-            "3",
-            "--save-interval-updates",
-            "1",
-            "--keep-interval-updates",
-            "1",
-            updates=updates,
-        )
+        done = trained(corpus, baseline, tmp_path / "resumed", options, updates=updates)
         assert done == updates
+    trained(corpus, baseline, tmp_path / "whole", options)
+    expected, found = (
+        torch.load(tmp_path / name / "checkpoint_last.pt", weights_only=True)["model"]
+        for name in ("whole", "resumed")
+    )
+    assert expected.keys() == found.keys()
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
 HALF = {
