@@ -30,8 +30,8 @@ from examples.wmt_ensemble.results import Run, read_run, table
 from fairseq_fastdec.data import atomic_files
 
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
-# The sentences of the validation set on which --small chooses delta.
-N_VALID = 500
+# The sentences of the validation set on which --small chooses delta (0: all), and of --appendix.
+N_VALID = {"valid": 0, "appendix": 500}
 
 
 def main() -> None:
@@ -92,7 +92,7 @@ def run_recipe(args: argparse.Namespace) -> None:
     """Run all stages from the archive to the table."""
     name = "demo" if args.demo else "small" if args.small else args.directory.resolve().name
     work = args.workdir or commands.ROOT / "work" / f"wmt_ensemble_{name}"
-    folder = work / "valid" if args.appendix else work
+    folder = work / "appendix" if args.appendix else work
     folder.mkdir(parents=True, exist_ok=True)
     check_settings(folder, args)
     if args.directory is None:
@@ -108,8 +108,8 @@ def run_recipe(args: argparse.Namespace) -> None:
 
 def write_appendix(args: argparse.Namespace, work: Path, models: list[Path]) -> None:
     """Decode the validation set, and print and write Tables 3 to 5."""
-    valid, reference = prepare_valid(args, work)
-    runs = in_rounds(args, valid, models, appendix.METHODS, reference)
+    folder, reference = prepare_valid(args, work, "appendix")
+    runs = in_rounds(args, folder, models, appendix.METHODS, reference)
     text = appendix.section(runs, reference)
     print("\n" + text)
     write_section(PAGE, appendix.SECTION, text)
@@ -147,7 +147,7 @@ def members(args: argparse.Namespace) -> list[Member]:
 
 def chosen_delta(args: argparse.Namespace, work: Path, models: list[Path], width: int) -> float:
     """The smallest delta with which pruning loses no BLEU on the validation set, else the last."""
-    valid, reference = prepare_valid(args, work)
+    valid, reference = prepare_valid(args, work, "valid")
     method = f"beam {width}"
     needed = decoded(args, valid, models, method, METHODS[method], reference).bleu
     for delta in DELTAS:
@@ -157,12 +157,12 @@ def chosen_delta(args: argparse.Namespace, work: Path, models: list[Path], width
     return DELTAS[-1]
 
 
-def prepare_valid(args: argparse.Namespace, work: Path) -> tuple[Path, list[str]]:
-    """The folder of the validation set, and its references."""
-    valid = work / "valid"
-    valid.mkdir(exist_ok=True)
-    prepare(args.directory, valid, "en", "de", N_VALID, en_de.EN_DE / "data" / "valid")
-    return valid, read_lines(valid / "reference.txt")
+def prepare_valid(args: argparse.Namespace, work: Path, name: str) -> tuple[Path, list[str]]:
+    """A folder of sentences of the validation set, and their references."""
+    folder = work / name
+    folder.mkdir(exist_ok=True)
+    prepare(args.directory, folder, "en", "de", N_VALID[name], en_de.EN_DE / "data" / "valid")
+    return folder, read_lines(folder / "reference.txt")
 
 
 def in_rounds(

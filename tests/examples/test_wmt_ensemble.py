@@ -137,7 +137,7 @@ def trained(tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr(recipe, "build", build)
     monkeypatch.setattr(recipe, "PAGE", page)
-    monkeypatch.setattr(recipe, "N_VALID", 2)
+    monkeypatch.setattr(recipe, "N_VALID", {"valid": 2, "appendix": 2})
     programs, run = example_in_process.runner(caplog)
     monkeypatch.setattr(commands, "run", run)
     return page, built, programs
