@@ -67,7 +67,7 @@ class Cell(NamedTuple):
     @property
     def model(self) -> str:
         """The folder of its checkpoint in the work directory."""
-        heads = self.heads or "single"
         if self == self.start:
             return f"{'single' if SETTINGS[self.setting].distilled else 'baseline'}-{self.seed}"
+        heads = self.heads or "single"
         return f"{heads}-{self.setting}-{self.block_size}-{self.seed}".replace(" ", "-")

@@ -28,7 +28,6 @@ ACCEPTED = {
     10: ("25.60 / 4.95", "25.04 / 5.67", "24.68 / 5.91"),
 }
 THE_PAPERS = "the paper's figures"
-LABEL = ("heads", "block_size")  # in the first columns
 
 
 def write(figures: list[dict[str, Any]]) -> None:
@@ -87,7 +86,8 @@ def rows(
     """
     lines: dict[tuple, dict[str, str]] = {}
     seeds: dict[tuple, list[dict[str, Any]]] = {}
-    left = [name for name in Cell._fields if name not in ("seed", *LABEL, field, *only)]
+    shown = ("heads", "block_size", "seed", field, *only)
+    left = [name for name in Cell._fields if name not in shown]
     for row in sorted(figures, key=lambda row: row["block_size"]):
         if any(row[name] != value for name, value in only.items()):
             continue

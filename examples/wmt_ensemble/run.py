@@ -30,8 +30,8 @@ from examples.wmt_ensemble.results import Run, read_run, table
 from fairseq_fastdec.data import atomic_files
 
 PAGE = commands.ROOT / "examples" / "RESULTS.md"
-# The sentences of the validation set on which --small chooses delta (0: all), and of --appendix.
-N_VALID = {"valid": 0, "appendix": 500}
+# The sentences of the validation set that --appendix decodes.
+N_APPENDIX = 500
 
 
 def main() -> None:
@@ -101,15 +101,15 @@ def run_recipe(args: argparse.Namespace) -> None:
     if not models:
         sys.exit(f"{args.directory}: has no model*.pt; give the directory of an unpacked archive")
     if args.appendix:
-        write_appendix(args, work, models)
+        write_appendix(args, folder, models)
     else:
         write_table_1(args, work, models, name)
 
 
 def write_appendix(args: argparse.Namespace, work: Path, models: list[Path]) -> None:
-    """Decode the validation set, and print and write Tables 3 to 5."""
-    folder, reference = prepare_valid(args, work, "appendix")
-    runs = in_rounds(args, folder, models, appendix.METHODS, reference)
+    """Decode sentences of the validation set, and print and write Tables 3 to 5."""
+    reference = prepare_valid(args, work, N_APPENDIX)
+    runs = in_rounds(args, work, models, appendix.METHODS, reference)
     text = appendix.section(runs, reference)
     print("\n" + text)
     write_section(PAGE, appendix.SECTION, text)
@@ -147,7 +147,8 @@ def members(args: argparse.Namespace) -> list[Member]:
 
 def chosen_delta(args: argparse.Namespace, work: Path, models: list[Path], width: int) -> float:
     """The smallest delta with which pruning loses no BLEU on the validation set, else the last."""
-    valid, reference = prepare_valid(args, work, "valid")
+    valid = work / "valid"
+    reference = prepare_valid(args, valid)
     method = f"beam {width}"
     needed = decoded(args, valid, models, method, METHODS[method], reference).bleu
     for delta in DELTAS:
@@ -157,12 +158,11 @@ def chosen_delta(args: argparse.Namespace, work: Path, models: list[Path], width
     return DELTAS[-1]
 
 
-def prepare_valid(args: argparse.Namespace, work: Path, name: str) -> tuple[Path, list[str]]:
-    """A folder of sentences of the validation set, and their references."""
-    folder = work / name
+def prepare_valid(args: argparse.Namespace, folder: Path, sentences: int = 0) -> list[str]:
+    """Prepare the first sentences of the validation set, or all, and return their references."""
     folder.mkdir(exist_ok=True)
-    prepare(args.directory, folder, "en", "de", N_VALID[name], en_de.EN_DE / "data" / "valid")
-    return folder, read_lines(folder / "reference.txt")
+    prepare(args.directory, folder, "en", "de", sentences, en_de.EN_DE / "data" / "valid")
+    return read_lines(folder / "reference.txt")
 
 
 def in_rounds(

@@ -137,7 +137,10 @@ def trained(tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr(recipe, "build", build)
     monkeypatch.setattr(recipe, "PAGE", page)
-    monkeypatch.setattr(recipe, "N_VALID", {"valid": 2, "appendix": 2})
+    prepare_valid = recipe.prepare_valid
+    monkeypatch.setattr(
+        recipe, "prepare_valid", lambda args, folder, _=0: prepare_valid(args, folder, 2)
+    )
     programs, run = example_in_process.runner(caplog)
     monkeypatch.setattr(commands, "run", run)
     return page, built, programs
